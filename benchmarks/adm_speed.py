@@ -222,14 +222,14 @@ def profile(renderer: Diffusion, slots: int, device: torch.device) -> str:
 def end_to_end(renderer: Diffusion, sources: int, removal: str, workers: int) -> dict[str, Any]:
     """Seconds a source of `build` with all eleven edits: decoding, removal, rendering, PNG; the network kept loaded."""
     from unswayed.benchmark import build
-    from unswayed.edits.recipes import RECIPES
+    from unswayed.edits.recipes import named_recipe
     from unswayed.rendering.sampling.guidance import open_guide
 
     ours = ("direction-small", "reinsertion")
     eleven = replace(
-        RECIPES["imagenet-e"],
+        named_recipe("imagenet-e"),
         name="eleven",
-        items=tuple(item for item in RECIPES["imagenet-e"].items if item.name not in ours),
+        items=tuple(item for item in named_recipe("imagenet-e").items if item.name not in ours),
     )
     renderer.guide = open_guide(guide("tf_efficientnet_lite2", 260, renderer.network.device))
     with tempfile.TemporaryDirectory() as folder:

@@ -46,7 +46,7 @@ def write_benchmark(root: Path, photographs: int) -> list[tuple[str, str, int]]:
 
     from unswayed.benchmark.rows import Row, write_manifest
     from unswayed.edits.edit import as_json
-    from unswayed.edits.recipes import RECIPES
+    from unswayed.edits.recipes import named_recipe
     from unswayed.files.whole import write_json
     from unswayed.labels import imagenet, imagenet_e_classes
     from unswayed.scene import frame
@@ -57,7 +57,7 @@ def write_benchmark(root: Path, photographs: int) -> list[tuple[str, str, int]]:
     for number, image in enumerate(scenes):
         small = cv2.resize(image, (256, 256), interpolation=cv2.INTER_AREA)
         cv2.imwrite(str(root / "images" / f"{number}.png"), small[..., ::-1])
-    items = RECIPES["imagenet-e"].items
+    items = named_recipe("imagenet-e").items
     classes, rng = list(imagenet_e_classes()), np.random.default_rng(0)
     rows = [
         Row(

@@ -14,20 +14,12 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-class _CallableRoom(ModuleType):
+class CallableRoom(ModuleType):
     """A room that has the name of a public function, such as `repair`: calling the room calls the function."""
 
     def __call__(self, *arguments: object, **keywords: object) -> object:
         return __getattr__(self.__name__.rpartition(".")[2])(*arguments, **keywords)
 
 
-class _Package(ModuleType):
-    """A package in which a public function and the room of the same name can both be used."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name in __all__ and type(value) is ModuleType:
-            value.__class__ = _CallableRoom
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+# lazy_loader's own class would hide the rooms that have the name of a function.
+sys.modules[__name__].__class__ = ModuleType

@@ -1,3 +1,5 @@
+import types
+
 from . import transforms as transforms
 from .analyses.drops.compare import compare as compare
 from .analyses.drops.compare import same_model as same_model
@@ -55,3 +57,5 @@ from .views.studies import distribution as distribution
 from .views.studies import sensitivity as sensitivity
 
 __version__: str
+
+class CallableRoom(types.ModuleType): ...

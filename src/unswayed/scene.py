@@ -11,6 +11,8 @@ import numpy as np
 from unswayed.choices import Frame, check_choice, one_line
 from unswayed.errors import BadPicture
 
+LOOK_BELOW = 0.7  # the confidence of an automatic mask below which a person should look at it
+
 
 @dataclass(frozen=True)
 class MaskOrigin:

@@ -8,7 +8,7 @@ import pytest
 
 from drawn_scenes import SAMPLE, sample_scene
 from unswayed.edits.composition import Removed
-from unswayed.edits.recipes import RECIPES, open_recipe
+from unswayed.edits.recipes import RECIPES, named_recipe, open_recipe
 from unswayed.errors import UserError
 
 IMAGENET_E = [
@@ -57,7 +57,7 @@ def test_imagenet_e_parameters_are_the_papers() -> None:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_item_of_every_recipe_composes_and_its_parameters_are_json(name: str) -> None:
-    for item in RECIPES[name].items:
+    for item in named_recipe(name).items:
         composition = item.compose(sample_scene("pig"), np.random.default_rng(0), SAMPLE)
         assert composition.scene_id == "pig"
         assert json.loads(json.dumps(item.parameters)) == item.parameters

@@ -223,7 +223,7 @@ Make = Callable[[list[str], _Tally], Generator[Summary, None, None]]
 def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Callable[[Progress], None] | None) -> Built:
     started, root = time.monotonic(), plan.root
     card, passes_of_start, make = _maker(plan, opened, monitor.watch)
-    with alone(root / CARD_LOCK, UserError(f"another run holds {root / CARD_LOCK}"), wait=60):
+    with alone(root / CARD_LOCK, wait=60):
         refresh(root)
         settle_card(root, card, plan.source.ids)
     part = plan.settings.part(plan.source.ids)

@@ -119,12 +119,12 @@ def edit_entry(name: str, edit: Item | Row) -> dict[str, Any]:
 @contextlib.contextmanager
 def only_run(root: Path, shard: str | None) -> Iterator[None]:
     """A block for one run: a shard refuses a second run of itself and one of the whole build, which refuses all."""
-    busy = UserError(f"another run is building in {root}", run=f"unswayed status {root}")
+    busy, run = f"another run is building in {root}", f"unswayed status {root}"
     own = LOCK if shard is None else f"{LOCK}.{shard.replace('/', '-of-')}"
-    with alone(root / own, busy):
+    with alone(root / own, busy, run):
         others = held_locks(root, LOCK, but=own)
         if others and (shard is None or LOCK in others):
-            raise busy
+            raise UserError(busy, run=run)
         yield
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from unswayed.choices import takes
-from unswayed.edits.recipes import named_items
+from unswayed.edits.recipes import named_item
 from unswayed.errors import UserError
 from unswayed.files.archives import Archive, Member, open_archive
 from unswayed.files.records import versions
@@ -341,10 +341,9 @@ def _labels(release: Release, file: str | Path | None, space: LabelSpace) -> dic
 
 def _shared_rows(edits: dict[str, str]) -> dict[str, Row]:
     """For every edit what the rows of its pictures share: its attribute, and its control if the dataset has it."""
-    known = named_items()
     rows = {}
     for edit, folder in edits.items():
-        item = known.get(edit)
+        item = named_item(edit)
         row = Row("", edit, parameters={"folder": folder})
         if item is not None:
             level = f"{item.level:g}" if isinstance(item.level, float) else item.level

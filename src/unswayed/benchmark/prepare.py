@@ -19,9 +19,8 @@ from unswayed.edits.layers import realize
 from unswayed.errors import UserError, reason_of
 from unswayed.files.downloads import place_of
 from unswayed.labels import imagenet
+from unswayed.masks import open_segmenter
 from unswayed.masks.checks import mask_warnings
-from unswayed.masks.sam2 import has_runtime
-from unswayed.masks.segment import open_segmenter
 from unswayed.rendering.backgrounds import Backgrounds, Removal
 from unswayed.rendering.layers import Layers, png
 from unswayed.rendering.removal import lendable
@@ -223,6 +222,8 @@ class Preparation:
     def witness(self) -> Witness:
         if self.plan.settings.quality != "strict":
             return Witness(self.backgrounds)
+        from unswayed.masks.sam2 import has_runtime
+
         knows = self.plan.source.labels == imagenet()
         sees = has_runtime() and place_of(FINDER).is_file()
         return Witness(

@@ -14,9 +14,8 @@ import numpy as np
 from unswayed.edits.composition import Composition, Removed
 from unswayed.edits.geometry import box, outline, resized
 from unswayed.files.whole import write_bytes
-from unswayed.masks.confidence import mask_record, mask_sheet
-from unswayed.masks.sam2 import overlap
-from unswayed.masks.segment import Segmenter
+from unswayed.masks import Segmenter
+from unswayed.masks.checks import mask_record
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers, Refused, Rendered
 from unswayed.scene import MaskOrigin, Scene
@@ -111,7 +110,11 @@ class Witness:
         return float(classifier.logits(classifier.prepare(background)[None]).softmax(1)[0, label])
 
     def _overlap(self, background: np.ndarray, mask: np.ndarray) -> float | None:
-        return None if self._segmenter is None else overlap(self._segmenter()(background, None), mask)
+        if self._segmenter is None:
+            return None
+        from unswayed.masks.sam2 import overlap
+
+        return overlap(self._segmenter()(background, None), mask)
 
 
 def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
@@ -191,4 +194,6 @@ def record_masks(root: Path, rows: Sequence[Row], origins: Mapping[str, MaskOrig
         if row.edit == ORIGINAL_EDIT and row.path and row.mask_path and row.source_id in origins
     ]
     if shown:
+        from unswayed.masks.confidence import mask_sheet
+
         write_bytes(root / WORST_MASKS, mask_sheet(root, shown))

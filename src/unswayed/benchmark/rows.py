@@ -13,7 +13,7 @@ from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.records import checked, read_object
 from unswayed.files.tables import Column, Kind, read_checked
-from unswayed.files.whole import canonical, parquet_columns, parse_json, write_json, write_parquet
+from unswayed.files.whole import flat_record, parquet_columns, parse_json, write_json, write_records
 
 if TYPE_CHECKING:
     import pyarrow
@@ -131,18 +131,20 @@ def counts(statuses: Iterable[str]) -> dict[str, int]:
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
     """Write `manifest.parquet` in the order of `rows`; equal rows give equal bytes."""
-    import pyarrow
+    write_records(root / MANIFEST, _COLUMNS, [{**asdict(row), "sample_id": row.sample_id} for row in rows])
 
-    write_parquet(root / MANIFEST, pyarrow.Table.from_pylist([record(row) for row in rows], schema=schema()))
+
+# Mappings and lists are JSON text, so that every Parquet reader can read them.
+_COLUMNS = (
+    "sample_id source_id edit run:int64 parameters seed:uint64 label:int64 path sha256 mask_path mask_sha256 "
+    "pixel_rate:float64 requested:float64 border_contact:float64 status reason attribute level control guide "
+    "values measures notes validity:float64 validity_reasons validity_measures"
+)
 
 
 def schema() -> pyarrow.Schema:
-    """Return the manifest's columns; mappings and lists are JSON text, so that every Parquet reader can read them."""
-    return parquet_columns(
-        "sample_id source_id edit run:int64 parameters seed:uint64 label:int64 path sha256 mask_path mask_sha256 "
-        "pixel_rate:float64 requested:float64 border_contact:float64 status reason attribute level control guide "
-        "values measures notes validity:float64 validity_reasons validity_measures"
-    )
+    """Return the manifest's columns."""
+    return parquet_columns(_COLUMNS)
 
 
 def read_manifest(
@@ -199,11 +201,7 @@ _NEEDED = ("source_id", "edit", "run")
 
 def record(row: Row) -> Record:
     """Return a row as a record of the manifest, in the order of its columns."""
-    everything = {**asdict(row), "sample_id": row.sample_id}
-    return {
-        name: canonical(everything[name]) if isinstance(everything[name], dict | list) else everything[name]
-        for name in schema().names
-    }
+    return flat_record({**asdict(row), "sample_id": row.sample_id}, schema().names)
 
 
 def row_of(record: Mapping[str, Any]) -> Row:
@@ -258,16 +256,9 @@ def read_reviews(root: Path) -> list[Review]:
 
 def add_review(root: Path, review: Review) -> None:
     """The answer in the file, in the place of an earlier one by the same rater on the same picture."""
-    busy = UserError(f"{root / REVIEWS} is held by another process", run="the answer once more")
-    with alone(root / REVIEWS_LOCK, busy, REVIEWS_WAIT):
+    busy = f"{root / REVIEWS} is held by another process"
+    with alone(root / REVIEWS_LOCK, busy, run="the answer once more", wait=REVIEWS_WAIT):
         key = (review.sample_id, review.rater)
         others = [other for other in read_reviews(root) if (other.sample_id, other.rater) != key]
-        _write(root, [*others, review])
-
-
-def _write(root: Path, reviews: Iterable[Review]) -> None:
-    import pyarrow
-
-    columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
-    table = pyarrow.Table.from_pylist([asdict(review) for review in reviews], schema=parquet_columns(columns))
-    write_parquet(root / REVIEWS, table)
+        columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
+        write_records(root / REVIEWS, columns, map(asdict, [*others, review]))

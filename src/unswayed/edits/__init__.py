@@ -43,18 +43,18 @@ EDITS = Registry[type[Edit]](
 
 def all_edits() -> dict[str, type[Edit]]:
     """Return the edits of this and other installed packages by name, in the order in which they are applied."""
-    return dict(_loaded(tuple(sys.path)))
-
-
-@functools.cache
-def _loaded(path: tuple[str, ...]) -> dict[str, type[Edit]]:
-    """Every edit of the packages on this `sys.path`."""
     return dict(sorted(EDITS.all().items(), key=lambda item: item[1].order))
 
 
 def find_edit(name: str) -> type[Edit]:
     """Return the edit of that name; raises UserError with the names there are."""
-    return _loaded(tuple(sys.path)).get(name) or EDITS.load(name)
+    return _loaded(name, tuple(sys.path))
+
+
+@functools.cache
+def _loaded(name: str, path: tuple[str, ...]) -> type[Edit]:
+    """The edit of that name of the packages on this `sys.path`."""
+    return EDITS.load(name)
 
 
 def list_edits() -> list[str]:
@@ -72,7 +72,12 @@ def edit_named_in(text: str) -> type[Edit] | None:
     >>> edit_named_in("lighting-object+1.5").name, edit_named_in("made-up")
     ('lighting', None)
     """
-    names = [name for name in _loaded(tuple(sys.path)) if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
+    return _named_in(text, tuple(sys.path))
+
+
+@functools.cache
+def _named_in(text: str, path: tuple[str, ...]) -> type[Edit] | None:
+    names = [name for name in EDITS if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
     return find_edit(max(names, key=len)) if names else None
 
 

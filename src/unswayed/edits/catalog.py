@@ -7,7 +7,7 @@ from typing import Any
 
 from . import all_edits
 from .edit import Choice, Edit, Range, file_parameters, parameters
-from .recipes import RECIPES
+from .recipes import RECIPES, named_recipe
 
 
 def catalog() -> dict[str, Any]:
@@ -20,7 +20,7 @@ def catalog() -> dict[str, Any]:
         "edits": {name: _edit(edit) for name, edit in all_edits().items()},
         "recipes": {
             name: {"explains": recipe.explains, "edits": [item.name for item in recipe.items]}
-            for name, recipe in RECIPES.items()
+            for name, recipe in zip(RECIPES, map(named_recipe, RECIPES), strict=True)
         },
     }
 

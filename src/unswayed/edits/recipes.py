@@ -10,6 +10,7 @@ FILE.toml                                  any of these, and chains written out
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
@@ -28,8 +29,10 @@ from unswayed.files.whole import read_toml
 from unswayed.scene import Scene
 
 from . import edit_from, find_edit, make_edit, parse_edit
+from .background import Background
 from .composition import Composition, Pool
 from .edit import Allowed, Edit, Level, Need, Range, allowed, as_json
+from .position import Reinsertion
 
 MOST_ITEMS = 10_000
 
@@ -108,8 +111,8 @@ class Recipe:
 
 ORIGINAL = Item("original")
 CONTROLS = {
-    "inversion": Item("inversion", (make_edit("background", kind="inversion"),), (("background", 0.0),)),
-    "reinsertion": Item("reinsertion", (make_edit("reinsertion"),), (("reinsertion", "reinsertion"),)),
+    "inversion": Item("inversion", (Background(kind="inversion"),), (("background", 0.0),)),
+    "reinsertion": Item("reinsertion", (Reinsertion(),), (("reinsertion", "reinsertion"),)),
 }
 
 
@@ -219,15 +222,26 @@ def _named(text: str) -> tuple[Item, ...]:
 
 _FIXED = {ORIGINAL.name: ORIGINAL, **CONTROLS}
 _TABLE = tomllib.loads(resources.files("unswayed.data").joinpath("recipes.toml").read_text(encoding="utf-8"))
-RECIPES = {
-    name: Recipe(name, tuple(item for text in entry["items"] for item in _named(text)), entry["explains"])
-    for name, entry in _TABLE.items()
-}
+RECIPES = tuple(_TABLE)
 
 
-def named_items() -> dict[str, Item]:
-    """Return every item of the named recipes, by name."""
-    return {item.name: item for recipe in RECIPES.values() for item in recipe.items}
+@functools.cache
+def named_recipe(name: str) -> Recipe:
+    """Return one of `RECIPES`, whose edits are loaded for it."""
+    entry = _TABLE[name]
+    return Recipe(name, tuple(item for text in entry["items"] for item in _named(text)), entry["explains"])
+
+
+@functools.cache
+def named_item(name: str) -> Item | None:
+    """Return the item of the named recipes with this name; None if there is none."""
+    for text in (text for entry in _TABLE.values() for text in entry["items"]):
+        # An item's name begins with its own name or that of its attribute, so that few lines have to be read.
+        if name.startswith(re.split(r"[:(=]", text)[0]):
+            for item in _named(text):
+                if item.name == name:
+                    return item
+    return None
 
 
 def open_recipe(spec: str) -> Recipe:
@@ -238,28 +252,31 @@ def open_recipe(spec: str) -> Recipe:
     """
     spec = spec.strip()
     if spec in RECIPES:
-        return RECIPES[spec]
+        return named_recipe(spec)
     if spec.endswith(".toml"):
         return _from_file(Path(spec))
-    items = named_items()
     if "=" in spec:
-        _refuse_mixture(spec, {*items, *RECIPES})
+        _refuse_mixture(spec)
         return _complete(spec, expression(spec))
     names = [name.strip() for name in spec.split(",") if name.strip()]
-    for name in names:
-        if name not in items:
-            raise unknown("recipe or edit", name, [*RECIPES, *items, "attribute=low:high:count"], run="unswayed edits")
     if not names:
         raise UserError("the recipe is empty", allowed=", ".join(RECIPES), run="unswayed edits")
-    return _complete(spec, [items[name] for name in names])
+    items = []
+    for name in names:
+        item = named_item(name)
+        if item is None:
+            known = dict.fromkeys(item.name for recipe in map(named_recipe, RECIPES) for item in recipe.items)
+            raise unknown("recipe or edit", name, [*RECIPES, *known, "attribute=low:high:count"], run="unswayed edits")
+        items.append(item)
+    return _complete(spec, items)
 
 
-def _refuse_mixture(spec: str, names: set[str]) -> None:
+def _refuse_mixture(spec: str) -> None:
     """Refuse a text that has named edits or recipes beside a sweep; a TOML file may have both."""
     parts = [part for part in re.split(r"[,;\s]+", spec) if part]
-    mixed = [part for part in parts if part in names]
+    mixed = [part for part in parts if part in RECIPES or named_item(part)]
     if mixed:
-        rest = ",".join(part for part in parts if part not in names and part not in ("x", "×"))
+        rest = ",".join(part for part in parts if part not in (*mixed, "x", "×"))
         listed = ", ".join(f'"{text}"' for text in (rest, *mixed))
         raise UserError(
             f"the recipe '{spec}' has a sweep and the edit {', '.join(mixed)}",

@@ -16,7 +16,7 @@ from unswayed.benchmark.card import read_card
 from unswayed.benchmark.rows import CARD, MANIFEST, read_manifest
 from unswayed.edits import all_edits, edit_from, edit_named_in
 from unswayed.edits.edit import Edit
-from unswayed.edits.recipes import CONTROLS, named_items
+from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.whole import parse_json, sha256
@@ -171,7 +171,8 @@ class Facts:
         declared = None if self.is_control(edit) or edit in _PHOTOGRAPHS else edit_named_in(edit)
         if declared is None:
             return None
-        control = named_items()[edit].control if edit in named_items() else declared.control
+        item = named_item(edit)
+        control = declared.control if item is None else item.control
         if control is None:
             return ORIGINAL
         return None if self.order else control
@@ -189,7 +190,7 @@ class Facts:
         if edit in _PHOTOGRAPHS:
             return _PHOTOGRAPHS[edit]
         if edit not in self.descriptions:
-            item = named_items().get(edit)
+            item = named_item(edit)
             return "" if item is None else item.describe()
         return self.descriptions[edit]
 
@@ -210,7 +211,7 @@ class Facts:
     def attributes(self, edit: str) -> tuple[str, ...]:
         """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
         or else the edit whose name its name begins with."""
-        item = named_items().get(edit)
+        item = named_item(edit)
         chain = self.chains.get(edit) or (() if item is None else item.chain)
         declared = edit_named_in(edit)
         return tuple(edit.name for edit in chain) or (() if declared is None else (declared.name,))

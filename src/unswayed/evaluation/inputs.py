@@ -14,8 +14,7 @@ from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures, local_copy
 from unswayed.files.whole import canonical, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
-from unswayed.masks.checks import doubted_masks, warning_summary
-from unswayed.masks.confidence import mask_origins
+from unswayed.masks.checks import doubted_masks, mask_origins, warning_summary
 from unswayed.sources.source import repeated_photographs
 
 from .model_cards import Picture, identity_of, picture_hash, rows_of

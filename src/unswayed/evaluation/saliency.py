@@ -22,8 +22,7 @@ from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError, unknown
 from unswayed.files.whole import parse_json
 from unswayed.jobs.parts import ItemTable
-from unswayed.masks.checks import mask_warnings
-from unswayed.masks.confidence import mask_origins
+from unswayed.masks.checks import mask_origins, mask_warnings
 from unswayed.models.label_mapping import map_labels
 from unswayed.models.transforms import Geometry
 from unswayed.scene import MaskOrigin

@@ -67,12 +67,15 @@ class Lock:
 
 
 @contextlib.contextmanager
-def alone(path: Path, refusal: UserError, wait: float = 0.0) -> Iterator[None]:
-    """A block that one process at a time runs; raises `refusal` where another still does after `wait` seconds."""
+def alone(path: Path, busy: str | None = None, run: str | None = None, wait: float = 0.0) -> Iterator[None]:
+    """A block that one process at a time runs; raises UserError where another still does after `wait` seconds.
+
+    busy, run: what the error says, by default that another run holds the lock, and what to run.
+    """
     lock, patience = Lock(path), time.monotonic() + wait
     while not lock.take():
         if time.monotonic() >= patience:
-            raise refusal
+            raise UserError(busy or f"another run holds {path}", run=run)
         time.sleep(0.02)
     try:
         yield

@@ -12,7 +12,7 @@ import re
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -149,6 +149,21 @@ def write_parquet(path: str | Path, table: pyarrow.Table) -> None:
 
     with whole(path) as file:
         parquet.write_table(table, file, compression="zstd")
+
+
+def write_records(path: str | Path, columns: str, records: Iterable[Mapping[str, Any]]) -> None:
+    """Records by column as a Parquet file; columns: see `parquet_columns`; mappings and lists become JSON text."""
+    import pyarrow
+
+    schema = parquet_columns(columns)
+    rows = [flat_record(record, schema.names) for record in records]
+    write_parquet(path, pyarrow.Table.from_pylist(rows, schema=schema))
+
+
+def flat_record(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """These values of a record, in this order, with mappings and lists as JSON text."""
+    values = ((name, record[name]) for name in names)
+    return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in values}
 
 
 def parquet_columns(columns: str) -> pyarrow.Schema:

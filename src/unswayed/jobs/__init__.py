@@ -67,9 +67,10 @@ def run_tasks(
         raise UserError(f"{workers} workers", allowed="1 or more")
     places: Sequence[str | None] = devices or [None] * workers
     here = len(places) == 1 and ENGINES.part(settings.engine).facts.get("this_process", False)
-    if not here or (apart and _can_be_sent(worker)):
+    packed = None if here and not apart else _packed(worker, optional=here)
+    if packed is not None:
         preload(worker)
-        crew = ENGINES.load(settings.engine).crew(pickle.dumps(worker), places, settings)
+        crew = ENGINES.load(settings.engine).crew(packed, places, settings)
         return schedule(crew, tasks, watch, counted)
     process = Here(places[0] or "this process", places[0], watch)
     if counted is not None and hasattr(worker, "counted"):
@@ -103,12 +104,15 @@ def processes_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> i
     return ENGINES.load(settings.engine).on_a_machine(settings, places)
 
 
-def _can_be_sent(worker: Any) -> bool:
-    """Whether a process that has not run the user's script can receive the worker."""
+def _packed(worker: Any, optional: bool) -> bytes | None:
+    """The pickled worker; optional: None where a process that has not run the user's script cannot receive it."""
     try:
-        return not defined_in_script(pickle.dumps(worker))
+        packed = pickle.dumps(worker)
     except Exception:
-        return False
+        if not optional:
+            raise
+        return None
+    return None if optional and defined_in_script(packed) else packed
 
 
 def _run_here(worker: Any, tasks: Iterable[Task], process: Here) -> Iterator[Outcome[Task, Any]]:

@@ -5,14 +5,18 @@ A segmenter is a function of a photograph and a box or None to a mask; what a na
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from unswayed import CallableRoom
 from unswayed.errors import UserError
 from unswayed.registry import Part, Registry
 
 if TYPE_CHECKING:
     import numpy as np
+
+sys.modules[__name__].__class__ = CallableRoom  # `unswayed.masks` is also a function
 
 Box = tuple[int, int, int, int]
 """x, y, width, height in pixels of the photograph."""

@@ -6,16 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture
-from unswayed.scene import MaskOrigin, Scene
+from unswayed.files.whole import parse_json
+from unswayed.scene import LOOK_BELOW, MaskOrigin, Scene
 from unswayed.sources.source import Source
-
-from .confidence import LOOK_BELOW
 
 WARNING = "warning: "
 ALL, TINY = 0.995, 0.0005  # shares of the picture
@@ -71,6 +70,31 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
         suits = f"it would fit {fit.turn}" if fit.turn else "it looks like that of another photograph, or is shifted"
         found.append(f"{STRANGE}: {suits}")
     return tuple(WARNING + text for text in found)
+
+
+def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
+    """What made the automatic masks of a benchmark, by scene; records: rows of its manifest, with values as JSON."""
+    rows = [record for record in records if '"mask_by"' in (record.get("values") or "")]
+    made = {row["source_id"]: parse_json(row["values"], f"the values of {row['source_id']}") for row in rows}
+    origins = {scene_id: MaskOrigin.from_values(values) for scene_id, values in made.items()}
+    return {scene_id: origin for scene_id, origin in origins.items() if origin is not None}
+
+
+def mask_record(origins: Mapping[str, MaskOrigin], scenes: int) -> dict[str, int | float | None]:
+    """The entry `masks` of a benchmark's card: how many masks are automatic, and how far they can be trusted.
+
+    below_limit: how many have a confidence below LOOK_BELOW, so that a person should look at them.
+
+    >>> mask_record({"a": MaskOrigin("`unswayed masks`", 0.5)}, 2)
+    {'automatic': 1, 'of': 2, 'median_confidence': 0.5, 'below_limit': 1}
+    """
+    confidences = [origin.confidence for origin in origins.values()]
+    return {
+        "automatic": len(confidences),
+        "of": scenes,
+        "median_confidence": round(median(confidences), 4) if confidences else None,
+        "below_limit": sum(confidence < LOOK_BELOW for confidence in confidences),
+    }
 
 
 def warning_summary(notes: Mapping[str, Iterable[str]], origins: Mapping[str, MaskOrigin] | None = None) -> list[str]:

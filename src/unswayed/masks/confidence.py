@@ -8,21 +8,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.records import read_object
 from unswayed.files.storage import refresh
 from unswayed.files.text_tables import csv_text
-from unswayed.files.whole import parse_json, remove_file, write_bytes, write_json
-from unswayed.scene import MaskOrigin
+from unswayed.files.whole import remove_file, write_bytes, write_json
 from unswayed.sources.folder import CONFIDENCES, MEASURES, read_confidences
 
 
@@ -39,7 +36,6 @@ class Confidence:
         return self.agreement * (0.5 + 0.5 * self.edge) * self.size
 
 
-LOOK_BELOW = 0.7
 NO_EDGE = 0.2  # edge contrast below which an outline follows nothing: loose but right masks have 0.35, blank walls 0
 
 
@@ -94,7 +90,7 @@ def note_confidence(masks: Path, picture: str, found: Confidence) -> None:
 @contextlib.contextmanager
 def only_writer(masks: Path) -> Iterator[None]:
     """A block in which no other process writes the table of these masks or what is made from it."""
-    with alone(masks / _LOCK, UserError(f"another run holds {masks / _LOCK}", run="the same command again"), wait=60):
+    with alone(masks / _LOCK, run="the same command again", wait=60):
         refresh(masks)
         yield
 
@@ -132,31 +128,6 @@ def confidence_rows(masks: Path) -> dict[str, dict[str, Any]]:
     """The rows of the table in a folder of masks, by picture; none if there is no table."""
     path = masks / CONFIDENCES
     return {row["picture"]: row for row in read_confidences(path).to_pylist()} if path.is_file() else {}
-
-
-def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
-    """What made the automatic masks of a benchmark, by scene; records: rows of its manifest, with values as JSON."""
-    rows = [record for record in records if '"mask_by"' in (record.get("values") or "")]
-    made = {row["source_id"]: parse_json(row["values"], f"the values of {row['source_id']}") for row in rows}
-    origins = {scene_id: MaskOrigin.from_values(values) for scene_id, values in made.items()}
-    return {scene_id: origin for scene_id, origin in origins.items() if origin is not None}
-
-
-def mask_record(origins: Mapping[str, MaskOrigin], scenes: int) -> dict[str, int | float | None]:
-    """The entry `masks` of a benchmark's card: how many masks are automatic, and how far they can be trusted.
-
-    below_limit: how many have a confidence below LOOK_BELOW, so that a person should look at them.
-
-    >>> mask_record({"a": MaskOrigin("`unswayed masks`", 0.5)}, 2)
-    {'automatic': 1, 'of': 2, 'median_confidence': 0.5, 'below_limit': 1}
-    """
-    confidences = [origin.confidence for origin in origins.values()]
-    return {
-        "automatic": len(confidences),
-        "of": scenes,
-        "median_confidence": round(median(confidences), 4) if confidences else None,
-        "below_limit": sum(confidence < LOOK_BELOW for confidence in confidences),
-    }
 
 
 SHEET = "worst.jpg"

@@ -99,8 +99,8 @@ def repair(
     steps = _Steps(base, started, scenes, data, settings, folder, workers, show, note or (lambda text: None))
     if data.left_out:
         steps.note(f"{data.left_out} photographs are not trained on, since they are also measured on")
-    busy = UserError(f"another process repairs a model in {folder}", run="the same command again when it has ended")
-    with alone(folder / LOCK, busy):
+    busy = f"another process repairs a model in {folder}"
+    with alone(folder / LOCK, busy, run="the same command again when it has ended"):
         sets = steps.read(Path(cache or folder / "removed"))
         finished = steps.fine_tune(sets)
         if onnx:

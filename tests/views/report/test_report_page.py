@@ -19,7 +19,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
-from unswayed.masks.confidence import LOOK_BELOW
+from unswayed.scene import LOOK_BELOW
 from unswayed.views.report.findings import find
 from unswayed.views.report.page import write_report
 from unswayed.views.report.section import drawing

@@ -48,8 +48,9 @@ def masks(
     from dataclasses import asdict
 
     import unswayed
-    from unswayed.masks.confidence import LOOK_BELOW, SHEET
+    from unswayed.masks.confidence import SHEET
     from unswayed.masks.segment import default_segmenter
+    from unswayed.scene import LOOK_BELOW
 
     from . import EXIT_WITH_FAILURES
     from .progress import progress_view

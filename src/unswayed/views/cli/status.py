@@ -72,7 +72,8 @@ def _status(folder: Path) -> dict[str, Any]:
 
 def _masks(folder: Path) -> dict[str, int]:
     """How many masks `unswayed masks` has made there, and how many of them a person should look at."""
-    from unswayed.masks.confidence import LOOK_BELOW, confidence_rows
+    from unswayed.masks.confidence import confidence_rows
+    from unswayed.scene import LOOK_BELOW
 
     confidences = [row["confidence"] for row in confidence_rows(folder).values()]
     doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)

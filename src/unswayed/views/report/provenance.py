@@ -10,7 +10,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.benchmark.rows import WORST_MASKS
-from unswayed.masks.confidence import LOOK_BELOW
+from unswayed.scene import LOOK_BELOW
 from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import joined, percent, plural, tag
 
