@@ -63,7 +63,7 @@ def test_one_holder_at_a_time_and_the_next_after_its_release(path: Path) -> None
     assert first.take()
     assert is_held(path)
     assert not second.take()
-    with pytest.raises(UserError, match="busy"), alone(path, UserError("busy")):
+    with pytest.raises(UserError, match="busy"), alone(path, "busy"):
         pass
     second.release()
     assert not Lock(path).take()
