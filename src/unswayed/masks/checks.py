@@ -43,33 +43,30 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
     """
     inside = mask > 0.5
     rate = float(inside.mean())
-    soft = (mask > 0.1) & (mask < 0.9)
-    found = []
+    soft, some = (mask > 0.1) & (mask < 0.9), mask > 0.1
+    doubts = []
     if float(soft.mean()) > GRAY and len(np.unique(np.rint(mask[soft] * 255))) >= SHADES:
-        found.append(f"the mask looks like a photograph: {soft.mean():.0%} of its pixels are gray")
-    elif float(soft.sum()) > HALF * float((mask > 0.1).sum()):
-        found.append(
-            f"the mask is half transparent: {soft.sum() / (mask > 0.1).sum():.0%} of its object has values between 0.1 "
-            "and 0.9; 1 (or 255) = object"
-        )
+        doubts.append(f"the mask looks like a photograph: {soft.mean():.0%} of its pixels are gray")
+    elif float(soft.sum()) > HALF * float(some.sum()):
+        share = f"{soft.sum() / some.sum():.0%} of its object has values between 0.1 and 0.9"
+        doubts.append(f"the mask is half transparent: {share}; 1 (or 255) = object")
     if rate > ALL:
-        found.append(f"the mask is all white: the object covers {100 * rate:.1f} % of the picture")
+        doubts.append(f"the mask is all white: the object covers {100 * rate:.1f} % of the picture")
     elif rate < TINY:
-        found.append(f"the mask is nearly empty: the object covers {100 * rate:.3f} % of the picture")
+        doubts.append(f"the mask is nearly empty: the object covers {100 * rate:.3f} % of the picture")
     else:
-        rim = np.concatenate([inside[0], inside[-1], inside[:, 0], inside[:, -1]])
+        rim = np.concatenate([inside[0], inside[-1], inside[:, 0], inside[:, -1]]).mean()
         high, wide = mask.shape
         middle = inside[high // 3 : high - high // 3, wide // 3 : wide - wide // 3]
-        if float(rim.mean()) > RIM and (middle.size == 0 or float(middle.mean()) < MIDDLE):
-            found.append(
-                f"the mask looks inverted: the object covers {rim.mean():.0%} of the picture's border and "
-                f"{middle.mean() if middle.size else 0:.0%} of its middle; white = object"
-            )
-    fit = None if image is None or found else mask_fit(image, mask)
+        covered = float(middle.mean()) if middle.size else 0.0
+        if rim > RIM and covered < MIDDLE:
+            share = f"{rim:.0%} of the picture's border and {covered:.0%} of its middle"
+            doubts.append(f"the mask looks inverted: the object covers {share}; white = object")
+    fit = None if image is None or doubts else mask_fit(image, mask)
     if fit is not None and fit.deviations < FITS:
         suits = f"it would fit {fit.turn}" if fit.turn else "it looks like that of another photograph, or is shifted"
-        found.append(f"{STRANGE}: {suits}")
-    return tuple(WARNING + text for text in found)
+        doubts.append(f"{STRANGE}: {suits}")
+    return tuple(WARNING + text for text in doubts)
 
 
 def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
@@ -144,24 +141,24 @@ def exchanged_masks(source: Source | Mapping[str, Scene], notes: Mapping[str, It
     for scene_id in list(_by_kind(notes).get(STRANGE, ()))[:COMPARED]:
         with suppress(BadPicture):
             scenes.append(source[scene_id])
-    found = []
+    pairs = []
     for scene in scenes:
         alike = [other for other in scenes if other.mask.shape == scene.mask.shape]
         fits = {other.id: fit.deviations for other in alike if (fit := mask_fit(scene.image, other.mask))}
         best = max(fits, key=fits.__getitem__, default=scene.id)
         if best != scene.id and fits[best] > OWN:
-            found.append(f"that of {best} fits the photograph {scene.id}")
-    if len(found) < max(len(scenes) / 2, 2):
+            pairs.append(f"that of {best} fits the photograph {scene.id}")
+    if len(pairs) < max(len(scenes) / 2, 2):
         return []
-    shown = f"{', '.join(found[:3])}{' …' if len(found) > 3 else ''}"
-    return [f"the masks may be exchanged in {len(found)} of {len(scenes)} compared scenes: {shown}"]
+    shown = f"{', '.join(pairs[:3])}{' …' if len(pairs) > 3 else ''}"
+    return [f"the masks may be exchanged in {len(pairs)} of {len(scenes)} compared scenes: {shown}"]
 
 
-def _counted(kind: str, found: Mapping[str, str], scenes: int) -> str:
+def _counted(kind: str, reasons: Mapping[str, str], scenes: int) -> str:
     """How many scenes have a kind of warning; where masks do not fit, also the reason that most of them have."""
-    reason, times = Counter(found.values()).most_common(1)[0]
-    most = f" (in {times}: {reason})" if kind == STRANGE and times > max(len(found) / 2, 1) else ""
-    return f"{kind} in {len(found)} of {scenes} scenes{most}"
+    reason, times = Counter(reasons.values()).most_common(1)[0]
+    most = f" (in {times}: {reason})" if kind == STRANGE and times > max(len(reasons) / 2, 1) else ""
+    return f"{kind} in {len(reasons)} of {scenes} scenes{most}"
 
 
 def _by_kind(notes: Mapping[str, Iterable[str]]) -> dict[str, dict[str, str]]:
@@ -219,7 +216,11 @@ def mask_fit(image: np.ndarray, mask: np.ndarray) -> Fit | None:
     bands = _bands(inside)
     if bands is None:
         return None
-    colors = _colors(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
+    # The number of each pixel's color among LEVELS³, with finer steps where colors are pale.
+    small = cv2.GaussianBlur(cv2.resize(image, size, interpolation=cv2.INTER_AREA), (0, 0), 1)
+    lightness, red, yellow = np.moveaxis(cv2.cvtColor(small, cv2.COLOR_RGB2LAB).astype(int), -1, 0)
+    red, yellow = (np.clip((hue - 128) // 8 + LEVELS // 2, 0, LEVELS - 1) for hue in (red, yellow))
+    colors = (lightness * LEVELS // 256 * LEVELS + red) * LEVELS + yellow
     angles = np.arange(8) * np.pi / 4
     steps = [np.rint([far * np.sin(angle), far * np.cos(angle)]).astype(int) for far in ASIDE for angle in angles]
     own, *moved = (_contrast(colors, [band + step for band in bands]) for step in ((0, 0), *steps))
@@ -256,13 +257,6 @@ def _turned(band: np.ndarray, shape: tuple[int, ...], exchanged: bool, down: int
     if exchanged:
         band = (band[:, ::-1] * [high / wide, wide / high]).astype(int)
     return band * [down, right] + [high - 1 if down < 0 else 0, wide - 1 if right < 0 else 0]
-
-
-def _colors(image: np.ndarray) -> np.ndarray:
-    """The number of each pixel's color among LEVELS³, with finer steps where colors are pale."""
-    lab = cv2.cvtColor(cv2.GaussianBlur(image, (0, 0), 1), cv2.COLOR_RGB2LAB).astype(int)
-    hues = np.clip((lab[..., 1:] - 128) // 8 + LEVELS // 2, 0, LEVELS - 1)
-    return (lab[..., 0] * LEVELS // 256 * LEVELS + hues[..., 0]) * LEVELS + hues[..., 1]
 
 
 def _contrast(colors: np.ndarray, bands: list[np.ndarray]) -> float | None:

@@ -9,11 +9,12 @@ import contextlib
 import hashlib
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
+from PIL import Image, ImageDraw
 
 from unswayed.files.locks import alone
 from unswayed.files.records import read_object
@@ -21,27 +22,29 @@ from unswayed.files.storage import refresh
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import remove_file, write_bytes, write_json
 from unswayed.sources.folder import CONFIDENCES, MEASURES, read_confidences
+from unswayed.sources.pictures import read_mask, read_picture
+
+NO_EDGE = 0.2  # edge contrast below which an outline follows nothing: loose but right masks have 0.35, blank walls 0
+SHEET = "worst.jpg"
+SIDE, COLUMNS, MOST = 200, 6, 30
+_TEXT = 16
+_NOTE = ".confidence-{}.json"  # one for each mask that is not in the table yet
+_LOCK = ".confidence.lock"
 
 
-@dataclass(frozen=True)
-class Confidence:
-    """agreement, edge, size and their product `value`, each in [0, 1]; below 0.7 a person should look."""
+class Confidence(NamedTuple):
+    """How far a mask can be trusted, and the three parts of it, each in [0, 1], in the order of MEASURES."""
 
+    value: float
     agreement: float
     edge: float
     size: float
 
-    @property
-    def value(self) -> float:
-        return self.agreement * (0.5 + 0.5 * self.edge) * self.size
-
-
-NO_EDGE = 0.2  # edge contrast below which an outline follows nothing: loose but right masks have 0.35, blank walls 0
-
 
 def mask_confidence(image: np.ndarray, mask: np.ndarray, agreement: float) -> Confidence:
     """The confidence of a mask (H, W) in [0, 1] of an image (H, W, 3) uint8, given its agreement with another."""
-    return Confidence(agreement, edge_contrast(image, mask), plausible_size(mask))
+    edge, size = edge_contrast(image, mask), plausible_size(mask)
+    return Confidence(agreement * (0.5 + 0.5 * edge) * size, agreement, edge, size)
 
 
 def edge_contrast(image: np.ndarray, mask: np.ndarray) -> float:
@@ -49,8 +52,6 @@ def edge_contrast(image: np.ndarray, mask: np.ndarray) -> float:
 
     The share of pixel pairs (one on the outline, one anywhere) in which the outline has the stronger gradient.
     """
-    import cv2
-
     shape = (mask > 0.5).astype(np.uint8)
     ring = cv2.dilate(shape, np.ones((3, 3), np.uint8)) - cv2.erode(shape, np.ones((3, 3), np.uint8))
     if not ring.any() or ring.all():
@@ -71,20 +72,15 @@ def plausible_size(mask: np.ndarray, least: float = 0.01, most: float = 0.9) -> 
     return float(min(share / least, 1.0) * np.clip((1 - share) / (1 - most), 0.0, 1.0))
 
 
-_NOTE = ".confidence-{}.json"  # one for each mask that is not in the table yet
-_LOCK = ".confidence.lock"
-
-
 def mask_path(masks: Path, picture: str) -> Path:
     """Where the mask of a picture lies in the folder of masks."""
     return masks / PurePosixPath(picture).with_suffix(".png")
 
 
-def note_confidence(masks: Path, picture: str, found: Confidence) -> None:
+def note_confidence(masks: Path, picture: str, confidence: Confidence) -> None:
     """Keep the confidence of a mask that is about to be written, so that it is not lost with a run that is killed."""
     digest = hashlib.blake2b(picture.encode(), digest_size=8).hexdigest()
-    values = dict(zip(MEASURES, (found.value, found.agreement, found.edge, found.size), strict=True))
-    write_json(masks / _NOTE.format(digest), {"picture": picture, **values})
+    write_json(masks / _NOTE.format(digest), {"picture": picture, **dict(zip(MEASURES, confidence, strict=True))})
 
 
 @contextlib.contextmanager
@@ -130,22 +126,12 @@ def confidence_rows(masks: Path) -> dict[str, dict[str, Any]]:
     return {row["picture"]: row for row in read_confidences(path).to_pylist()} if path.is_file() else {}
 
 
-SHEET = "worst.jpg"
-SIDE, COLUMNS, MOST = 200, 6, 30
-_TEXT = 16
-
-
 def mask_sheet(pictures: Path, masks: Iterable[tuple[str, Path, float]], most: int = MOST) -> bytes:
     """A JPEG of the `most` least trusted masks as outlines on their photographs, each with its name and confidence.
 
     pictures: the folder of the photographs, or one of them; masks: for each the picture's name, its file and its
     confidence.
     """
-
-    from PIL import Image, ImageDraw
-
-    from unswayed.sources.pictures import read_mask, read_picture
-
     worst = sorted(masks, key=lambda mask: mask[2])[:most]
     root = pictures.parent if pictures.is_file() else pictures
     columns = max(1, min(COLUMNS, len(worst)))
@@ -176,8 +162,6 @@ def write_sheet(pictures: Path, masks: Path) -> None:
 
 def _tile(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The photograph with what is not object faded, and the outline in red."""
-    import cv2
-
     factor = (SIDE - 4) / max(image.shape[:2])
     size = max(1, round(image.shape[1] * factor)), max(1, round(image.shape[0] * factor))
     small, inside = cv2.resize(image, size, interpolation=cv2.INTER_AREA), cv2.resize(mask, size) > 0.5

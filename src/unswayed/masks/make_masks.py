@@ -14,7 +14,7 @@ from PIL import Image
 from unswayed.choices import takes
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
-from unswayed.jobs import EngineSettings, Outcome, cores, places_of
+from unswayed.jobs import EngineSettings, cores, places_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.table_job import TableJob
 from unswayed.sources.folder import object_name
@@ -32,17 +32,10 @@ from .confidence import (
     write_sheet,
 )
 from .sam2 import ChosenBy
-from .segment import (
-    Box,
-    Choice,
-    Segmenter,
-    checked_box,
-    default_segmenter,
-    open_segmenter,
-    require_object,
-    with_agreement,
-)
+from .segment import Box, Choice, checked_box, default_segmenter, open_segmenter, require_object, with_agreement
 from .settings import MaskSettings
+
+_opened = functools.cache(open_segmenter)  # once in each process
 
 
 @dataclass(frozen=True)
@@ -83,8 +76,8 @@ def make_masks(
     """
     engine = EngineSettings() if engine is None else engine
     root, names = _names(pictures, masks)
-    worker = MaskMaker(root, masks, segmenter, box, choice_for)
     names = engine.part(names)
+    work = functools.partial(_make_mask, root=root, masks=masks, segmenter=segmenter, box=box, choice_for=choice_for)
     known = merge_confidences(masks) if has_notes(masks) else confidence_rows(masks)
     first: dict[Path, str] = {}
     ready: dict[str, Made] = {}
@@ -101,48 +94,39 @@ def make_masks(
         if devices and not devices[0].startswith("cuda") and engine.device is None:
             devices = devices[:1] * workers
         job = TableJob(engine, monitor, len(names))
-        for outcome in job.each(worker, names, ready, workers, devices):
-            made = worker.result(outcome)
+        for outcome in job.each(work, names, ready, workers, devices):
+            name = outcome.task
+            # Without a result where its process died.
+            made = outcome.result or Made(name, str(mask_path(masks, name)), "failed", f"{name}: {outcome.failure}")
             job.failed += made.status == "failed"
             job.count(1)
             yield made
         merge_confidences(masks)
 
 
-@dataclass(frozen=True, eq=False)
-class MaskMaker:
-    """Makes the mask of one photograph; the segmenter is opened once in each process."""
-
-    root: Path
-    masks: Path
-    segmenter: str
-    box: Box | None = None
-    choice_for: Callable[..., Choice | None] | None = None
-
-    def result(self, outcome: Outcome[str, Made]) -> Made:
-        """What became of a photograph, also if its process died."""
-        name = outcome.task
-        return outcome.result or Made(name, str(mask_path(self.masks, name)), "failed", f"{name}: {outcome.failure}")
-
-    def __call__(self, name: str, device: str | None = None) -> Made:
-        path, segmenter = mask_path(self.masks, name), _opened(self.segmenter)
-        try:
-            image = read_picture(self.root / name)
-            place = None if self.box is None else checked_box(self.box, image.shape)
-            choice = self.choice_for(name, device=device) if self.choice_for else None
-            mask, agreement = with_agreement(segmenter, image, place, choice)
-            require_object(image, mask, f"{name}: {self.segmenter}")
-        except BadPicture as error:
-            return Made(name, str(path), "failed", str(error))
-        found = mask_confidence(image, mask, agreement)
-        note_confidence(self.masks, name, found)
-        write_bytes(path, mask_png(mask))
-        return Made(name, str(path), "made", None, found.value, found.agreement, found.edge, found.size)
-
-
-@functools.cache
-def _opened(segmenter: str) -> Segmenter:
-    return open_segmenter(segmenter)
+def _make_mask(
+    name: str,
+    device: str | None = None,
+    *,
+    root: Path,
+    masks: Path,
+    segmenter: str,
+    box: Box | None,
+    choice_for: Callable[..., Choice | None] | None,
+) -> Made:
+    path, opened = mask_path(masks, name), _opened(segmenter)
+    try:
+        image = read_picture(root / name)
+        inside = None if box is None else checked_box(box, image.shape)
+        choice = choice_for(name, device=device) if choice_for else None
+        mask, agreement = with_agreement(opened, image, inside, choice)
+        require_object(image, mask, f"{name}: {segmenter}")
+    except BadPicture as error:
+        return Made(name, str(path), "failed", str(error))
+    confidence = mask_confidence(image, mask, agreement)
+    note_confidence(masks, name, confidence)
+    write_bytes(path, mask_png(mask))
+    return Made(name, str(path), "made", None, *confidence)
 
 
 def mask_png(mask: np.ndarray) -> bytes:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import place_of
 from unswayed.jobs.settings import device_at
-from unswayed.models import runtime
+from unswayed.models.opening import open_model
+from unswayed.models.runtime import open_session
+from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
+from unswayed.sources.labeled import class_folder
 
 from . import Box, Segmenter
 
@@ -22,12 +27,14 @@ if TYPE_CHECKING:
 
 Points = Sequence[tuple[int, int]]
 FILES = ("silueta", "sam2-tiny-encoder", "sam2-tiny-decoder")
+_EMBEDDINGS = ("image_embed", "high_res_feats_0", "high_res_feats_1")  # from SAM 2's encoder to its decoder
 _SIDE, _LOW = 1024, 256
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+# The networks of the segmenters and the classifiers that choose between candidates, each opened once in a process.
+_network = functools.cache(functools.partial(open_session, extra="masks"))
+_classifier = functools.cache(open_model)
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
+class Candidates(NamedTuple):
     """The masks that the promptable network found in one picture, best first.
 
     masks: (N, H, W) float32 in [0, 1]; scores: (N,) the network's own estimate of each IoU; agreement: (N,) in [0, 1],
@@ -46,8 +53,6 @@ def missing_files() -> list[str]:
 
 def has_runtime() -> bool:
     """Whether onnxruntime is installed."""
-    from importlib.util import find_spec
-
     return find_spec("onnxruntime") is not None
 
 
@@ -63,12 +68,6 @@ def file_of(name: str) -> Path:
     return path
 
 
-@functools.cache
-def open_session(path: str) -> Any:
-    """A network of the segmenters, opened once."""
-    return runtime.open_session(path, "masks")
-
-
 def open_sam2(argument: str) -> PromptedSegmenter:
     encoder, decoder = (str(file_of(name)) for name in FILES[1:])
     return PromptedSegmenter(open_silueta(""), encoder, decoder)
@@ -79,7 +78,7 @@ def open_silueta(argument: str) -> Segmenter:
 
 
 def open_onnx(file: str) -> Segmenter:
-    return functools.partial(salient, network=open_session(str(Path(file).expanduser())))
+    return functools.partial(salient, network=_network(str(Path(file).expanduser())))
 
 
 @dataclass(frozen=True)
@@ -112,52 +111,50 @@ class PromptedSegmenter:
         prompts: list[tuple[Points, Points]] = [(corners, ())]
         if inner:
             prompts += [(corners, inner)] if box else [(corners, inner), ((), inner)]
-        embedded = self._embed(image)
-        found = [self._decode(embedded, image.shape, *prompt) for prompt in prompts]
-        masks, scores = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        pixels = cv2.resize(image, (_SIDE, _SIDE), interpolation=cv2.INTER_LINEAR).astype(np.float32) / 255
+        encoder = _network(self.encoder)
+        answers = encoder.run(list(_EMBEDDINGS), {encoder.get_inputs()[0].name: network_input(pixels)})
+        embedded = dict(zip(_EMBEDDINGS, answers, strict=True))
+        decoded = [self._decode(embedded, image.shape, *prompt) for prompt in prompts]
+        masks, scores = (np.concatenate(parts) for parts in zip(*decoded, strict=True))
         fit = scores * [overlap(mask, map_) for mask in masks]
         each = len(masks) // len(prompts)
-        best = [place + int(fit[place : place + each].argmax()) for place in range(0, len(masks), each)]
+        best = [start + int(fit[start : start + each].argmax()) for start in range(0, len(masks), each)]
         rank = scores + 2 * np.isin(np.arange(len(masks)), best)
         order = np.argsort(-np.where(rank >= 2, rank, fit), kind="stable")
-        judges = [map_, *(masks[place] for place in best)]
-        agreement = [min(overlap(masks[place], judge) for judge in judges) for place in order]
+        judges = [map_, *masks[best]]
+        agreement = [min(overlap(mask, judge) for judge in judges) for mask in masks[order]]
         return Candidates(masks[order], scores[order], scores[order] * np.array(agreement))
 
-    def _embed(self, image: np.ndarray) -> list[np.ndarray]:
-        import cv2
-
-        pixels = cv2.resize(image, (_SIDE, _SIDE), interpolation=cv2.INTER_LINEAR).astype(np.float32) / 255
-        batch = ((pixels - _MEAN) / _DEVIATION).transpose(2, 0, 1)[None].astype(np.float32)
-        network = open_session(self.encoder)
-        answers = network.run(None, {network.get_inputs()[0].name: batch})
-        named = dict(zip((output.name for output in network.get_outputs()), answers, strict=True))
-        return [named["image_embed"], named["high_res_feats_0"], named["high_res_feats_1"]]
-
     def _decode(
-        self, embedded: Sequence[np.ndarray], shape: tuple[int, ...], corners: Points, inner: Points
+        self, embedded: dict[str, np.ndarray], shape: tuple[int, ...], corners: Points, inner: Points
     ) -> tuple[np.ndarray, np.ndarray]:
         """The masks (N, H, W) and their scores (N,) for the two corners of a box, or none, and points in the object."""
-        import cv2
-
         high, wide = shape[:2]
-        places = np.array([[*corners, *inner]], np.float32) * (_SIDE / wide, _SIDE / high)
-        kinds = [2, 3][: len(corners)] + [1] * len(inner)
-        answers = open_session(self.decoder).run(
-            None,
-            {
-                "image_embed": embedded[0],
-                "high_res_feats_0": embedded[1],
-                "high_res_feats_1": embedded[2],
-                "point_coords": places.astype(np.float32),
-                "point_labels": np.array([kinds], np.float32),
-                "mask_input": np.zeros((1, 1, _LOW, _LOW), np.float32),
-                "has_mask_input": np.zeros(1, np.float32),
-            },
-        )
-        logits, scores = answers[0][0], answers[1][0]
-        masks = [cv2.resize(logit, (wide, high), interpolation=cv2.INTER_LINEAR) for logit in logits]
-        return np.stack([1 / (1 + np.exp(-np.clip(mask, -30, 30))) for mask in masks]).astype(np.float32), scores
+        points = np.array([[*corners, *inner]], np.float32) * (_SIDE / wide, _SIDE / high)
+        prompt = {
+            "point_coords": points.astype(np.float32),
+            "point_labels": np.array([[2, 3][: len(corners)] + [1] * len(inner)], np.float32),
+            "mask_input": np.zeros((1, 1, _LOW, _LOW), np.float32),
+            "has_mask_input": np.zeros(1, np.float32),
+        }
+        logits, scores, *_ = _network(self.decoder).run(None, embedded | prompt)
+        masks = [cv2.resize(logit, (wide, high), interpolation=cv2.INTER_LINEAR) for logit in logits[0]]
+        return np.stack([1 / (1 + np.exp(-np.clip(mask, -30, 30))) for mask in masks]).astype(np.float32), scores[0]
+
+
+def network_input(pixels: np.ndarray) -> np.ndarray:
+    """(H, W, 3) float32 in [0, 1] -> (1, 3, H, W) float32, by ImageNet's mean and standard deviation."""
+    return ((pixels - IMAGENET_MEAN) / IMAGENET_STD).transpose(2, 0, 1)[None].astype(np.float32)
+
+
+def mask_in_box(image: np.ndarray, box: Box | None, find: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """(H, W) float32: the map that `find` makes of the part of the picture in the box, or of all of it; 0 elsewhere."""
+    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
+    mask = np.zeros(image.shape[:2], np.float32)
+    part = find(image[y : y + high, x : x + wide])
+    mask[y : y + high, x : x + wide] = cv2.resize(part, (wide, high), interpolation=cv2.INTER_LINEAR)
+    return mask
 
 
 def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.ndarray:
@@ -166,29 +163,24 @@ def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.nd
     As U²-Net was trained: 320×320 (or the network's own size), divided by the largest value, ImageNet's mean and
     deviation; the output is rescaled to [0, 1].
     """
-    import cv2
-
-    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
-    part = image[y : y + high, x : x + wide]
     entry = network.get_inputs()[0]
     side = entry.shape[-1] if isinstance(entry.shape[-1], int) else 320
-    pixels = cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA).astype(np.float32)
-    pixels = (pixels / max(float(pixels.max()), 1.0) - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
-    batch = pixels.transpose(2, 0, 1)[None].astype(np.float32)
-    answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
-    if answer.ndim != 2:
-        raise UserError(f"the network returns the shape {answer.shape}", allowed="one map per picture, such as U²-Net")
-    low, top = float(answer.min()), float(answer.max())
-    answer = (answer - low) / (top - low) if top > low else np.zeros_like(answer)
-    mask = np.zeros(image.shape[:2], np.float32)
-    mask[y : y + high, x : x + wide] = cv2.resize(answer, (wide, high), interpolation=cv2.INTER_LINEAR)
-    return mask
+
+    def find(part: np.ndarray) -> np.ndarray:
+        pixels = cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA).astype(np.float32)
+        batch = network_input(pixels / max(float(pixels.max()), 1.0))
+        answer = np.squeeze(network.run(None, {entry.name: batch})[0]).astype(np.float32)
+        if answer.ndim != 2:
+            given = f"the network returns the shape {answer.shape}"
+            raise UserError(given, allowed="one map per picture, such as U²-Net")
+        low, top = float(answer.min()), float(answer.max())
+        return (answer - low) / (top - low) if top > low else np.zeros_like(answer)
+
+    return mask_in_box(image, box, find)
 
 
 def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:
     """The box around every large part of a mask (a tenth of the largest and more), or None where there is nothing."""
-    import cv2
-
     shape = (mask > 0.5).astype(np.uint8)
     count, _, measures, _ = cv2.connectedComponentsWithStats(shape)
     if count < 2 or shape.mean() < least:
@@ -203,17 +195,15 @@ def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:
 
 def inner_points(mask: np.ndarray, most: int = 3) -> list[tuple[int, int]]:
     """Up to `most` points (x, y) deep inside a mask and far from each other, the deepest first."""
-    import cv2
-
     depth = cv2.distanceTransform(np.pad((mask > 0.5).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     depth = np.ascontiguousarray(depth[1:-1, 1:-1])
     least = max(0.3 * float(depth.max()), 1.0)  # thin parts may belong to something else
-    found: list[tuple[int, int]] = []
-    while len(found) < most and float(depth.max()) >= least:
+    points: list[tuple[int, int]] = []
+    while len(points) < most and float(depth.max()) >= least:
         y, x = (int(index) for index in np.unravel_index(depth.argmax(), depth.shape))
-        found.append((x, y))
+        points.append((x, y))
         cv2.circle(depth, (x, y), round(1.5 * float(depth[y, x])), 0, cv2.FILLED)
-    return found
+    return points
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
@@ -235,7 +225,6 @@ def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarr
     """
 
     def choose(image: np.ndarray, masks: np.ndarray) -> int:
-        import cv2
         import torch
 
         without = []
@@ -268,17 +257,8 @@ class ChosenBy:
     asked: str | None = None
 
     def __call__(self, picture: str, device: str | None = None) -> Callable[[np.ndarray, np.ndarray], int]:
-        from unswayed.sources.labeled import class_folder
-
         label = self.label or class_folder(picture)
         if label is None:
             raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
-        opened = _opened(self.model, device_at(device, self.asked))
-        return most_needed(opened, opened.labels.index(label))
-
-
-@functools.cache
-def _opened(model: str, device: str | None) -> Classifier:
-    from unswayed.models.opening import open_model
-
-    return open_model(model, device=device)
+        model = _classifier(self.model, device=device_at(device, self.asked))
+        return most_needed(model, model.labels.index(label))

@@ -6,22 +6,22 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import cv2
 import numpy as np
 
-from unswayed.errors import BadPicture, UserError
+from unswayed.errors import BadPicture, UserError, first_line
 from unswayed.files.downloads import quick_hub
 from unswayed.scene import MaskOrigin, Scene
 
 from . import Box, Segmenter, open_segmenter
 from .confidence import NO_EDGE, edge_contrast, mask_confidence
-from .sam2 import PromptedSegmenter, box_of, has_runtime, missing_files, overlap
+from .sam2 import PromptedSegmenter, box_of, has_runtime, mask_in_box, missing_files, network_input, overlap
 
 Choice = Callable[[np.ndarray, np.ndarray], int]
 """(H, W, 3) uint8 picture and (N, H, W) candidate masks -> the place of the best."""
 
-Judged = tuple[np.ndarray, float]
-
 WORKING_SIDE = 480
+_PROMPTED = {"sam": "SamModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
 
 
 def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut") -> np.ndarray:
@@ -49,7 +49,9 @@ def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: st
     return Scene(scene_id, image, mask, label, notes=(str(origin),), mask_origin=origin)
 
 
-def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None) -> Judged:
+def with_agreement(
+    segmenter: Segmenter, image: np.ndarray, box: Box | None, choose: Choice | None = None
+) -> tuple[np.ndarray, float]:
     """The mask and how far a second segmenter agrees with it: (H, W) float32 in [0, 1], IoU in [0, 1].
 
     Beside a prompted segmenter these are the salient network and its other prompts, beside GrabCut one that starts from
@@ -57,9 +59,9 @@ def with_agreement(segmenter: Segmenter, image: np.ndarray, box: Box | None, cho
     choose: picks one of several candidates, such as the one whose removal hurts the true class most.
     """
     if isinstance(segmenter, PromptedSegmenter):
-        found = segmenter.candidates(image, box)
-        place = choose(image, found.masks) if choose is not None else 0
-        return found.masks[place], float(found.agreement[place])
+        candidates = segmenter.candidates(image, box)
+        chosen = choose(image, candidates.masks) if choose is not None else 0
+        return candidates.masks[chosen], float(candidates.agreement[chosen])
     mask = segmenter(image, box)
     around = box_of(mask)
     if around is None:
@@ -76,21 +78,6 @@ def require_object(image: np.ndarray, mask: np.ndarray, segmenter: str) -> None:
     inside = mask > 0.5
     if not inside.any() or (not inside.all() and edge_contrast(image, mask) < NO_EDGE):
         raise BadPicture(f"{segmenter} found no object in the picture", allowed="--box X,Y,W,H around it, or a mask")
-
-
-def parse_box(text: str) -> Box:
-    """A box from `X,Y,W,H`.
-
-    >>> parse_box("10,20,100,80")
-    (10, 20, 100, 80)
-    """
-    try:
-        x, y, wide, high = (int(part) for part in text.split(","))
-    except ValueError:
-        raise UserError(f"the box is '{text}'", allowed="X,Y,W,H in integer pixels, such as 10,20,100,80") from None
-    if wide < 1 or high < 1:
-        raise UserError(f"the box '{text}' has no area", allowed="X,Y,W,H with W and H of at least 1")
-    return x, y, wide, high
 
 
 def checked_box(box: Box, shape: tuple[int, ...]) -> Box:
@@ -132,8 +119,6 @@ def grabcut(image: np.ndarray, box: Box | None = None, *, wider: bool = False) -
     Without a box the outer tenth of the picture is background and the middle is probably object. wider: at half the
     size and from a larger box, as a second opinion: where the colors do not decide, the result depends on the box.
     """
-    import cv2
-
     high, wide = image.shape[:2]
     factor = min(1.0, WORKING_SIDE / (1 + wider) / max(high, wide))
     size = max(1, round(wide * factor)), max(1, round(high * factor))
@@ -143,17 +128,19 @@ def grabcut(image: np.ndarray, box: Box | None = None, *, wider: bool = False) -
         raise BadPicture("the box leaves no background around the object", allowed="a box within the picture")
     # GrabCut starts from k-means, which draws from OpenCV's own generator.
     cv2.setRNGSeed(0)
-    behind, front = np.zeros((1, 65)), np.zeros((1, 65))
     pixels = np.ascontiguousarray(small[..., ::-1])
-    cv2.grabCut(pixels, trimap, (0, 0, 0, 0), behind, front, 5, cv2.GC_INIT_WITH_MASK)
-    found = _main_shape(np.isin(trimap, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8))
-    return cv2.resize(found.astype(np.float32), (wide, high), interpolation=cv2.INTER_LINEAR)
+    cv2.grabCut(pixels, trimap, (0, 0, 0, 0), np.zeros((1, 65)), np.zeros((1, 65)), 5, cv2.GC_INIT_WITH_MASK)
+    shape = np.isin(trimap, (cv2.GC_FGD, cv2.GC_PR_FGD)).astype(np.uint8)
+    count, numbers, measures, _ = cv2.connectedComponentsWithStats(shape)
+    if count > 1:  # the largest connected shape with its holes filled
+        shape = (numbers == 1 + measures[1:, cv2.CC_STAT_AREA].argmax()).astype(np.uint8)
+        outlines, _ = cv2.findContours(shape, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+        cv2.drawContours(shape, outlines, -1, 1, cv2.FILLED)
+    return cv2.resize(shape.astype(np.float32), (wide, high), interpolation=cv2.INTER_LINEAR)
 
 
 def _trimap(size: tuple[int, int], box: tuple[int, ...] | None, wider: bool) -> np.ndarray:
     """(H, W) uint8: sure background, probable background, probable object, sure object."""
-    import cv2
-
     wide, high = size
     x, y, box_wide, box_high = box or (wide // 10, high // 10, wide - 2 * (wide // 10), high - 2 * (high // 10))
     if wider:
@@ -172,84 +159,59 @@ def _trimap(size: tuple[int, int], box: tuple[int, ...] | None, wider: bool) -> 
     return trimap
 
 
-def _main_shape(found: np.ndarray) -> np.ndarray:
-    """The largest connected shape with its holes filled: (H, W) uint8 of zeros and ones."""
-    import cv2
-
-    count, numbers, measures, _ = cv2.connectedComponentsWithStats(found)
-    if count < 2:
-        return found
-    largest = 1 + int(measures[1:, cv2.CC_STAT_AREA].argmax())
-    shape = (numbers == largest).astype(np.uint8)
-    outlines, _ = cv2.findContours(shape, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    return cv2.drawContours(shape, outlines, -1, 1, cv2.FILLED)
-
-
 @functools.cache
 def open_checkpoint(name: str) -> Segmenter:
     """The segmenter of a checkpoint whose config says `sam`, `sam2` or a BiRefNet; fetched where that is possible."""
     import transformers
 
-    with quick_hub(name):
-        return _opened(name, transformers)
+    def load(kind: Any) -> Any:
+        return kind.from_pretrained(name, trust_remote_code=False)
 
-
-def _opened(name: str, transformers: Any) -> Segmenter:
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        kind = str(getattr(config, "model_type", ""))
-        if kind in _PROMPTED:
-            model = getattr(transformers, _PROMPTED[kind]).from_pretrained(name, trust_remote_code=False).eval()
-            processor = transformers.AutoProcessor.from_pretrained(name, trust_remote_code=False)
-            return functools.partial(_prompted, model=model, processor=processor)
-        if "birefnet" in kind.lower():
-            model = transformers.AutoModelForImageSegmentation.from_pretrained(name, trust_remote_code=False).eval()
-            return functools.partial(_salient, model=model)
+        with quick_hub(name):
+            kind = str(getattr(load(transformers.AutoConfig), "model_type", ""))
+            if kind in _PROMPTED:
+                model = load(getattr(transformers, _PROMPTED[kind])).eval()
+                return functools.partial(_prompted, model=model, processor=load(transformers.AutoProcessor))
+            if "birefnet" in kind.lower():
+                return functools.partial(_salient, model=load(transformers.AutoModelForImageSegmentation).eval())
     except Exception as error:
         raise UserError(
-            f"the checkpoint {name} cannot be opened: {(str(error) or type(error).__name__).splitlines()[0][:300]}",
+            f"the checkpoint {name} cannot be opened: {first_line(error)[:300]}",
             allowed="a folder with config.json and weights, or a name on the hub such as facebook/sam2-hiera-tiny",
         ) from None
     raise UserError(f"{name} is a checkpoint of the kind '{kind}'", allowed=", ".join([*_PROMPTED, "birefnet"]))
 
 
-_PROMPTED = {"sam": "SamModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
-
-
 def _prompted(image: np.ndarray, box: Box | None, *, model: Any, processor: Any) -> np.ndarray:
-    """The best of the checkpoint's masks for the box; without one for the middle of the picture."""
+    """The best of the checkpoint's masks for the box; without one for the picture's middle, as GrabCut takes it."""
     import torch
+    from torch.nn.functional import interpolate
 
-    # Without a box the object is taken to be in the middle, as GrabCut takes it.
     high, wide = image.shape[:2]
     x, y, wide, high = box or (wide // 10, high // 10, wide - 2 * (wide // 10), high - 2 * (high // 10))
     inputs = processor(images=image, input_boxes=[[[x, y, x + wide, y + high]]], return_tensors="pt")
     with torch.inference_mode():
         answer = model(**inputs, multimask_output=True)
-    best = int(answer.iou_scores[0, 0].argmax())
-    logits = answer.pred_masks[0, 0, best][None, None].float()
-    sizes = inputs["reshaped_input_sizes"][0].tolist() if "reshaped_input_sizes" in inputs else None
-    if sizes is not None:
+    logits = answer.pred_masks[0, 0, int(answer.iou_scores[0, 0].argmax())][None, None].float()
+    if "reshaped_input_sizes" in inputs:
         # SAM pads to a square: what lies beyond the picture is cut away before it is stretched.
-        side = max(sizes)
-        logits = torch.nn.functional.interpolate(logits, (side, side), mode="bilinear", align_corners=False)
-        logits = logits[..., : sizes[0], : sizes[1]]
-    logits = torch.nn.functional.interpolate(logits, image.shape[:2], mode="bilinear", align_corners=False)
-    return logits[0, 0].sigmoid().numpy()
+        down, right = inputs["reshaped_input_sizes"][0].tolist()
+        square = (max(down, right),) * 2
+        logits = interpolate(logits, square, mode="bilinear", align_corners=False)[..., :down, :right]
+    return interpolate(logits, image.shape[:2], mode="bilinear", align_corners=False)[0, 0].sigmoid().numpy()
 
 
 def _salient(image: np.ndarray, box: Box | None, *, model: Any) -> np.ndarray:
-    import cv2
+    """The object by a BiRefNet, inside the box if there is one."""
     import torch
 
-    x, y, wide, high = box or (0, 0, image.shape[1], image.shape[0])
-    pixels = cv2.resize(image[y : y + high, x : x + wide], (1024, 1024)).astype(np.float32) / 255
-    batch = torch.from_numpy((pixels - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)).permute(2, 0, 1)[None].float()
-    with torch.inference_mode():
-        answer = model(batch)
-    logits = getattr(answer, "logits", answer)
-    logits = logits[-1] if isinstance(logits, (list, tuple)) else logits
-    part = logits.sigmoid().squeeze().numpy()
-    mask = np.zeros(image.shape[:2], np.float32)
-    mask[y : y + high, x : x + wide] = cv2.resize(part, (wide, high))
-    return mask
+    def find(part: np.ndarray) -> np.ndarray:
+        batch = network_input(cv2.resize(part, (1024, 1024)).astype(np.float32) / 255)
+        with torch.inference_mode():
+            answer = model(torch.from_numpy(batch))
+        logits = getattr(answer, "logits", answer)
+        logits = logits[-1] if isinstance(logits, (list, tuple)) else logits
+        return logits.sigmoid().squeeze().numpy()
+
+    return mask_in_box(image, box, find)

@@ -9,16 +9,25 @@ from unswayed.choices import Option
 from unswayed.errors import UserError
 from unswayed.jobs.settings import EngineSettings
 
-from . import SEGMENTERS
+from . import SEGMENTERS, Box
 
 
-def _box(text: str) -> tuple[int, int, int, int]:
-    from .segment import parse_box
+def parse_box(text: str) -> Box:
+    """A box from `X,Y,W,H`.
 
-    return parse_box(text)
+    >>> parse_box("10,20,100,80")
+    (10, 20, 100, 80)
+    """
+    try:
+        x, y, wide, high = (int(part) for part in text.split(","))
+    except ValueError:
+        raise UserError(f"the box is '{text}'", allowed="X,Y,W,H in integer pixels, such as 10,20,100,80") from None
+    if wide < 1 or high < 1:
+        raise UserError(f"the box '{text}' has no area", allowed="X,Y,W,H with W and H of at least 1")
+    return x, y, wide, high
 
 
-BOX = Option("A box around the object, from which a mask is made.", metavar="X,Y,W,H", read=_box)
+BOX = Option("A box around the object, from which a mask is made.", metavar="X,Y,W,H", read=parse_box)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +38,7 @@ class MaskSettings(EngineSettings):
     segmenter: Annotated[str, Option("The method: {values}.", values=SEGMENTERS.usages)] = "auto"
     box: Annotated[
         tuple[int, int, int, int] | None,
-        Option("A box around the object, in pixels, for every photograph.", metavar="X,Y,W,H", read=_box),
+        Option("A box around the object, in pixels, for every photograph.", metavar="X,Y,W,H", read=parse_box),
     ] = None
     model: Annotated[
         str | None,

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
-from unswayed.masks.segment import parse_box
+from unswayed.masks.settings import parse_box
 
 from . import figures
 from .controls import PRESETS, Group, Preset, preset_flat

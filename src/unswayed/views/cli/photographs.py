@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from unswayed.choices import Option, RendererName
-from unswayed.masks.settings import BOX, MaskSettings
+from unswayed.masks.settings import BOX, MaskSettings, parse_box
 from unswayed.rendering.settings import RenderSettings
 
 from .options import Device, Json, typer_option
@@ -275,7 +275,6 @@ def fragility(
 
 def _mask_or_box(mask: Path | None, box: str | None) -> Path | tuple[int, int, int, int] | None:
     from unswayed.errors import UserError
-    from unswayed.masks.segment import parse_box
 
     if mask is not None and box is not None:
         raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")
