@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
@@ -13,7 +14,6 @@ from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName, tak
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.evaluation.heat import explain_pairs
 from unswayed.labels import imagenet
 from unswayed.masks.checks import WARNING
 from unswayed.masks.segment import Box
@@ -132,5 +132,10 @@ def report(
     The result has the report's `path`, the `verdict` in sentences and the table of `drops`. The fields of settings are
     also keywords: `report("predictions", "report.html", heat_maps=0)`.
     """
-    explain = partial(explain_pairs, trust=settings.trust)
+
+    def explain(*arguments: Any) -> Any:
+        from unswayed.evaluation.heat import explain_pairs  # loads networks, so only where there are flips to explain
+
+        return partial(explain_pairs, trust=settings.trust)(*arguments)
+
     return write_report(predictions, output, settings, explain=explain, progress=progress)

@@ -171,8 +171,9 @@ def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
         before_truth="truth",
     )
     edited = rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col("correct").is_not_null())
-    controls = {edit: facts.control(edit) for edit in edited["edit"].unique().to_list()}
-    controls = {edit: None if control == ORIGINAL else control for edit, control in controls.items()}
+    edits = edited["edit"].unique().to_list()
+    against, declared = list(map(facts.control, edits)), list(filter(facts.is_control, edits))
+    controls = dict(zip(edits, (None if name == ORIGINAL else name for name in against), strict=True))
     control = rows.filter(pl.col("run") == 0).select(
         "source_id",
         control="edit",
@@ -189,7 +190,7 @@ def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
             gain=~pl.col("before_correct") & pl.col("correct"),
             lost=pl.col("before_truth") - pl.col("truth"),
             sample_id=pl.format("{}/{}/{}", "source_id", "edit", "run"),
-            is_control=pl.col("edit").is_in([edit for edit in controls if facts.is_control(edit)]),
+            is_control=pl.col("edit").is_in(declared),
         )
     )
 

@@ -12,10 +12,10 @@ from unswayed.choices import takes
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import Facts, chosen_edits, read_facts
 from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
-from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
+from unswayed.evaluation.reading import Condition, on_valid_pictures
 
 from . import ANALYSES, table_facts
-from .drops.drop import dropped_accuracy, with_published
+from .drops.drop import dropped_accuracy, with_conditions, with_published
 from .drops.groups import dropped_accuracy_of_groups
 from .drops.outcomes import corrected
 from .settings import AnalyzeSettings
@@ -79,21 +79,6 @@ def drop_table(
         if by is None:
             frame = with_conditions(frame, predictions, condition, **chosen)
     return with_published(frame, facts.cards) if facts.official and by is None else frame
-
-
-def with_conditions(
-    frame: pl.DataFrame, predictions: Predictions, condition: Condition | None = None, *, facts: Facts, **settings: Any
-) -> pl.DataFrame:
-    """The table of drops with human_accuracy in [0, 1] and human_n, the rated pictures, where people reviewed them; and
-    with valid_n, valid_accuracy, valid_drop, valid_low, valid_high, those on valid pictures, where the benchmark has
-    invalid ones and no condition was asked for."""
-    if condition is None and has_invalid(facts):
-        valid = on_valid_pictures(predictions, facts, "measured", [])
-        measured = pl.col("n", "accuracy", "drop", "low", "high").name.prefix("valid_")
-        beside = dropped_accuracy(valid, facts=facts, **settings).select("model", "edit", measured)
-        frame = frame.join(beside, on=["model", "edit"], how="left", maintain_order="left")
-    human = human_accuracy(facts)
-    return frame if human is None else frame.join(human, on="edit", how="left", maintain_order="left")
 
 
 def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str] | None) -> pl.DataFrame:

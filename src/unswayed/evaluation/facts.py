@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +98,14 @@ def _differences(
 ) -> list[str]:
     """Return what differs between a benchmark and the one of the cards; nothing if one of them fits it."""
     identities = {one["sha256"]: (one, model) for model in stated if (one := identity_in(model)) is not None}
-    if not identities or any(_is_unchanged(model["benchmark"], root) for _, model in identities.values()):
+    if not identities:
         return []
+    if (root / CARD).is_file():
+        bytes_now = sha256(root / MANIFEST), sha256(root / CARD)
+        for _, model in identities.values():
+            evaluated = model["benchmark"]
+            if (str(evaluated.get("sha256")).partition(":")[0], evaluated.get("card_sha256")) == bytes_now:
+                return []
     rows = rows_of(root, read_manifest(root, outside=True).to_pylist())
     now = identity_of(card, card.get("labels"), rows)
     assert not is_frame(predictions)  # only files have cards
@@ -108,12 +116,6 @@ def _differences(
         for identity, model in identities.values()
     ]
     return min(lines, key=len)
-
-
-def _is_unchanged(described: Mapping[str, Any], root: Path) -> bool:
-    """Return whether the manifest and the card of a benchmark have the bytes that were evaluated."""
-    manifest, card = str(described.get("sha256")).partition(":")[0], described.get("card_sha256")
-    return (root / CARD).is_file() and manifest == sha256(root / MANIFEST) and card == sha256(root / CARD)
 
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
@@ -197,16 +199,22 @@ class Facts:
     @functools.cached_property
     def descriptions(self) -> dict[str, str]:
         """Return the descriptions of the edits whose parameters are in the manifest, by name."""
-        return {name: "; ".join(edit.describe() for edit in chain) for name, chain in self.chains.items()}
+        return {name: "; ".join(map(methodcaller("describe"), chain)) for name, chain in self.chains.items()}
 
     @functools.cached_property
     def chains(self) -> dict[str, tuple[Edit, ...]]:
         """Return the edits of each item whose parameters are in the manifest, by the item's name."""
         if self.manifest is None or "parameters" not in self.manifest.columns:
             return {}
-        first = self.manifest.unique("edit", keep="first").select("edit", "parameters")
-        found = {name: _chain(parameters) for name, parameters in first.iter_rows()}
-        return {name: chain for name, chain in found.items() if chain}
+        records, chains = {}, {}
+        for name, parameters in self.manifest.unique("edit", keep="first").select("edit", "parameters").iter_rows():
+            with contextlib.suppress(UserError):
+                records[name] = parse_json(parameters or "{}", "")
+        for name, record in records.items():  # an item without edits, or with one that is not installed, has no chain
+            with contextlib.suppress(UserError, KeyError, TypeError, ValueError, AttributeError):
+                if chain := tuple(map(edit_from, record.get("chain", []))):
+                    chains[name] = chain
+        return chains
 
     def attributes(self, edit: str) -> tuple[str, ...]:
         """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
@@ -230,14 +238,6 @@ class Facts:
         """Return the edits: photographs first, the others in the benchmark's order, unknown ones by name at the end."""
         place = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
         return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
-
-
-def _chain(parameters: str | None) -> tuple[Edit, ...]:
-    """Return the chain of an item in the manifest; empty if one of its edits is not installed."""
-    try:
-        return tuple(edit_from(step) for step in parse_json(parameters or "{}", "").get("chain", []))
-    except (UserError, KeyError, TypeError, ValueError, AttributeError):
-        return ()
 
 
 def similar_factors() -> dict[str, str]:

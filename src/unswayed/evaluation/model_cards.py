@@ -17,13 +17,13 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 
 from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.records import fits, read_object
-from unswayed.files.tables import Column, read_checked, stored_text
+from unswayed.files.tables import Column, read_checked
 from unswayed.files.whole import canonical, read_json
 
 STORED = {
@@ -61,11 +61,6 @@ SCHEMA = pa.schema(
         ("subset_correct", pa.bool_()),
     ]
 )
-
-
-def stored_fingerprint(path: Path) -> str | None:
-    """Return the fingerprint in a Parquet file of predictions; None if an earlier version wrote it without one."""
-    return stored_text(path, f"unswayed.{FINGERPRINT}".encode())
 
 
 # The fields of a card that concern every picture; edits, runs and photographs are known for each picture.
@@ -117,6 +112,14 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
     )
 
 
+class _Identity(TypedDict):
+    sha256: str
+    settings: NotRequired[dict[str, Any]]
+    edits: NotRequired[dict[str, Any]]
+    photographs: NotRequired[dict[str, Any]]
+    pictures: NotRequired[dict[str, Any]]
+
+
 def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -> dict[str, Any]:
     """Return the benchmark's hash (`sha256`) and what it is computed from, so that differences can be reported.
 
@@ -142,10 +145,8 @@ def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -
 def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the identity in a model's card; None for cards of other programs."""
     benchmark = card.get("benchmark") if isinstance(card, Mapping) else None
-    found = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
-    parts = ("settings", "edits", "photographs", "pictures")
-    whole = isinstance(found, dict) and all(fits(found.get(name, {}), dict[str, Any]) for name in parts)
-    return found if whole and fits(found.get("sha256"), str) else None  # type: ignore[union-attr]
+    identity = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
+    return identity if fits(identity, _Identity) else None
 
 
 def identity_differences(

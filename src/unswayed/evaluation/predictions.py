@@ -16,12 +16,12 @@ from typing_extensions import TypeIs
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import read_object, require_fields
 from unswayed.files.storage import local_copy
-from unswayed.files.tables import column_names, read_checked
+from unswayed.files.tables import column_names, read_checked, stored_text
 from unswayed.files.whole import read_json
 from unswayed.jobs.resources import prefetch
 from unswayed.specs import is_same_model
 
-from .model_cards import FAILED, KEYS, PARTS, PICTURE, STORED, stored_fingerprint
+from .model_cards import FAILED, FINGERPRINT, KEYS, PARTS, PICTURE, STORED
 
 
 class ForeignFrame(Protocol):
@@ -72,7 +72,7 @@ def prediction_files(folder: str | Path) -> list[Path]:
         return [folder]
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}", run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS")
-    files = sorted(path for path in folder.glob("*.parquet") if not path.name.startswith("."))
+    files = sorted(folder.glob("[!.]*.parquet"))
     if not files:
         raise UserError(f"{folder} contains no predictions", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
     return files
@@ -90,19 +90,14 @@ def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
             if isinstance(content, dict) and "model" in content:
                 require_fields(content, _CARD, str(card))
                 require_fields(content.get("benchmark") or {}, {"path": str | None}, f"{card}, benchmark")
-                _check_belongs(card, content, path)
+                stored = stored_text(path, f"unswayed.{FINGERPRINT}".encode())  # earlier versions wrote none
+                if stored is not None and stored != content.get(FINGERPRINT):  # an evaluation was killed
+                    raise UserError(
+                        f"{card} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
+                        run="the same `unswayed evaluate` command again",
+                    )
                 found[str(content["model"])] = {**content, "file": path.stem}
     return found
-
-
-def _check_belongs(card: Path, content: dict[str, Any], path: Path) -> None:
-    """Refuse predictions beside the card of other settings, which an evaluation that was killed can leave."""
-    stored = stored_fingerprint(path)
-    if stored is not None and stored != content.get("fingerprint"):
-        raise UserError(
-            f"{card} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
-            run="the same `unswayed evaluate` command again",
-        )
 
 
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
@@ -197,8 +192,9 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
             raise UserError("the frame of predictions is empty", run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS")
         yield "the frame", predictions.select(columns)
         return
-    # The next file is read while this one is processed.
-    yield from prefetch(((path.name, _read(path, columns)) for path in prediction_files(predictions)), 1)
+    files = prediction_files(predictions)
+    frames = ((path.name, _read(path, columns)) for path in files)
+    yield from prefetch(frames, 1) if len(files) > 1 else frames  # the next is read while this one is processed
 
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:

@@ -23,17 +23,45 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
 
     Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
-    extra = ["true_probability"] if "true_probability" in columns_of(predictions) else []
-    rows: list[Row] = []
-    for found, sweep, answers in each_sweep(predictions, facts, (*COLUMNS, *extra)):
-        means = dict(answers.group_by("edit").agg(pl.col(extra).mean()).iter_rows()) if extra else {}
-        for edit, value in zip(sweep.edits, sweep.levels, strict=True):
-            runs = found.runs_of(edit)
-            accuracy = accuracy_entries(found.of(edit), int(runs.max()), level)
-            entries = {"model": found.model, "level": value, "edit": edit, "n": int((runs > 0).sum())}
-            entries |= {"low": accuracy.pop("accuracy_low"), "high": accuracy.pop("accuracy_high"), **accuracy}
-            rows.append({**sweep.entries, **entries, "true_probability": means.get(edit)})
+    rows = [
+        row
+        for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions))
+        for row in _curve_rows(found, sweep, answers, level)
+    ]
     return pl.DataFrame(rows, schema=_CURVE, infer_schema_length=None)
+
+
+def _curve_columns(predictions: Predictions) -> list[str]:
+    return [*COLUMNS, *({_TRUTH} & set(columns_of(predictions)))]
+
+
+def _curve_rows(found: Outcomes, sweep: Sweep, answers: pl.DataFrame, level: float) -> list[Row]:
+    means = dict(answers.group_by("edit").agg(pl.col(_TRUTH).mean()).iter_rows()) if _TRUTH in answers.columns else {}
+    rows = []
+    for edit, value in zip(sweep.edits, sweep.levels, strict=True):
+        runs = found.runs_of(edit)
+        accuracy = accuracy_entries(found.of(edit), int(runs.max()), level)
+        entries = {"model": found.model, "level": value, "edit": edit, "n": int((runs > 0).sum())}
+        entries |= {"low": accuracy.pop("accuracy_low"), "high": accuracy.pop("accuracy_high"), **accuracy}
+        rows.append({**sweep.entries, **entries, _TRUTH: means.get(edit)})
+    return rows
+
+
+def sweep_tables(
+    predictions: Predictions, *, facts: Facts, resamples: int, level: float, seed: int
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return `accuracy_curves`, `curve_fits` and `thresholds`, in one pass over the models."""
+    settings = IntervalSettings(resamples, level, seed)
+    curves: list[Row] = []
+    fits: list[Row] = []
+    limits: list[Row] = []
+    for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions)):
+        curves += _curve_rows(found, sweep, answers, level)
+        fits += [_fit_row(found, sweep, None, settings)] if len(sweep.levels) >= _FIT_LEVELS else []
+        limits += _threshold_rows(found, sweep, _TARGETS, settings)
+    tables = ((curves, _CURVE), (fits, _FIT), (limits, _SCHEMA))
+    first, second, third = (pl.DataFrame(rows, schema=kinds, infer_schema_length=None) for rows, kinds in tables)
+    return first, second, third
 
 
 def curve_fits(
@@ -126,6 +154,8 @@ _FLIP = schema("model attribute side source_id level returns")
 
 # Levels below which no parametric curve is fitted; the isotonic threshold needs three.
 _FIT_LEVELS = 5
+_TARGETS = (("accuracy", 80.0), ("drop", 10.0))
+_TRUTH = "true_probability"
 EVERY, INSIDE, NO = "at every level", "between levels", "at no level"
 
 
@@ -155,10 +185,15 @@ def thresholds(
     settings = IntervalSettings(resamples, level, seed)
     rows: list[Row] = []
     for found, sweep, _ in each_sweep(predictions, facts):
-        counts = resampled_counts(found, sweep, settings)
-        for kind, value in targets or [("accuracy", 80.0), ("drop", 10.0)]:
-            rows.append({"model": found.model, **_threshold_row(counts, sweep, kind, value, settings)})
+        rows += _threshold_rows(found, sweep, targets or _TARGETS, settings)
     return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
+
+
+def _threshold_rows(
+    found: Outcomes, sweep: Sweep, targets: Sequence[tuple[str, float]], settings: IntervalSettings
+) -> list[Row]:
+    counts = resampled_counts(found, sweep, settings)
+    return [{"model": found.model, **_threshold_row(counts, sweep, *target, settings)} for target in targets]
 
 
 def _threshold_row(

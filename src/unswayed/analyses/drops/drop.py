@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
+from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import warn_of_suspicions
-from unswayed.evaluation.predictions import Predictions
+from unswayed.evaluation.predictions import Predictions, each_model
+from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
+from .. import Row, schema
 from ..statistics.paired import IntervalSettings, estimates
-from .groups import dropped_accuracy_by
-from .outcomes import Outcomes, each_outcomes, finish, model_rows
+from .groups import class_names, dropped_accuracy_by, superclass_of
+from .outcomes import Outcomes, each_outcomes, finish, model_rows, outcomes
 
 
 def dropped_accuracy(
@@ -117,6 +119,87 @@ def _cost(found: Outcomes, edit: str, facts: Facts) -> np.ndarray:
     """Return (images,) what the edit costs each photograph, in [-1, 1], NaN where a picture is missing."""
     control = facts.control(edit)
     return found.of(control if control in found.edits else ORIGINAL) - found.of(edit)
+
+
+def drops_by_group(
+    answers: pl.DataFrame, edits: Sequence[str], facts: Facts, settings: IntervalSettings, least: int
+) -> pl.DataFrame:
+    """Return superclass (class, if the classes are not ImageNet's), edit, n, drop, low and high in points: the net
+    drop, or the drop without a control, of the mean over models, with intervals over photographs.
+
+    least: a group with fewer photographs is left out.
+    """
+    superclass = superclass_of(facts)
+    kind = "class" if superclass is None else "superclass"
+    table = pl.DataFrame(schema={kind: pl.String, **schema("edit n drop low high")})
+    total: np.ndarray | None = None
+    images: tuple[str, ...] | None = None
+    controls = list(map(facts.control, edits))
+    for name, rows in each_model(answers) if edits else ():
+        found = outcomes(name, rows, images)
+        if images is not None and found.images != images:
+            continue  # a model on other photographs than the first has no part in the mean
+        images = found.images
+        starts = [found.of(control or "") for control in controls]
+        starts = [found.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
+        part = np.stack([start - found.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
+        total = part if total is None else total + part
+    if total is None or images is None:
+        return table
+    labels = answers.select(pl.col("source_id").cast(pl.String), "label").unique("source_id").drop_nulls()
+    group_of = class_names(kind, facts)
+    named = {source_id: group_of(label) for source_id, label in labels.iter_rows()}
+    names = [named.get(image) for image in images]
+    groups = [name for name in sorted(set(named.values())) if names.count(name) >= least]
+    if not groups:
+        return table
+    member = np.array([[name == group for group in groups] for name in names])
+    models = answers["model"].n_unique()
+    columns = np.where(member[:, :, None], (total / models)[:, None, :], np.nan).reshape(len(images), -1)
+    drops = estimates(columns, np.full(columns.shape[1], models), images, settings, unit=100.0)
+    keys = ((group, edit) for group in groups for edit in edits)
+    numbers = zip(keys, drops.sums.n, drops.mean, drops.low, drops.high, strict=True)
+    lines = [(*key, int(n), float(drop), float(low), float(high)) for key, n, drop, low, high in numbers if n]
+    return pl.DataFrame(lines, schema=table.schema, orient="row")
+
+
+def framing_cost(answers: pl.DataFrame, settings: IntervalSettings) -> pl.DataFrame:
+    """Return model, n, source and original accuracy in [0, 1], drop, low and high in points: what it costs to frame the
+    source files as squares; empty where they were not evaluated."""
+    photographs = answers.filter(pl.col("edit").cast(pl.String).is_in([SOURCE, ORIGINAL]))
+    rows: list[Row] = []
+    for found in each_outcomes(photographs) if photographs["edit"].n_unique() == 2 else ():
+        source, original = found.of(SOURCE), found.of(ORIGINAL)
+        both = ~np.isnan(source - original)
+        if both.any():
+            cost = estimates(
+                (source - original)[:, None], found.runs.max(keepdims=True)[0], found.images, settings, unit=100.0
+            )
+            rows.append(
+                {
+                    "model": found.model,
+                    "n": int(both.sum()),
+                    "source": float(source[both].mean()),
+                    "original": float(original[both].mean()),
+                    **cost.entries(0, "drop", "low", "high"),
+                }
+            )
+    return pl.DataFrame(rows, schema=schema("model n source original drop low high"))
+
+
+def with_conditions(
+    frame: pl.DataFrame, predictions: Predictions, condition: Condition | None = None, *, facts: Facts, **settings: Any
+) -> pl.DataFrame:
+    """The table of drops with human_accuracy in [0, 1] and human_n, the rated pictures, where people reviewed them; and
+    with valid_n, valid_accuracy, valid_drop, valid_low, valid_high, those on valid pictures, where the benchmark has
+    invalid ones and no condition was asked for."""
+    if condition is None and has_invalid(facts):
+        valid = on_valid_pictures(predictions, facts, "measured", [])
+        measured = pl.col("n", "accuracy", "drop", "low", "high").name.prefix("valid_")
+        beside = dropped_accuracy(valid, facts=facts, **settings).select("model", "edit", measured)
+        frame = frame.join(beside, on=["model", "edit"], how="left", maintain_order="left")
+    human = human_accuracy(facts)
+    return frame if human is None else frame.join(human, on="edit", how="left", maintain_order="left")
 
 
 def differs(table: pl.DataFrame) -> bool:

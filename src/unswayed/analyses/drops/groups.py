@@ -89,7 +89,7 @@ def _valued(
 ) -> list[tuple[str, pl.DataFrame]]:
     """Yield each model's rows with the value that they are split by, as text."""
     if by in ("class", "superclass"):
-        names = _class_names(by, facts)
+        names = class_names(by, facts)
         return [
             (name, rows.with_columns(pl.col("label").map_elements(names, return_dtype=pl.String).alias(_VALUE)))
             for name, rows in each_model(predictions, (*COLUMNS, "label"), models)
@@ -241,7 +241,7 @@ def _p_value(sums: Row, piece: pl.DataFrame) -> float:
     return sign_flip(piece["drop"].to_numpy(), lattice)
 
 
-def _class_names(by: str, facts: Facts) -> Callable[[int], str]:
+def class_names(by: str, facts: Facts) -> Callable[[int], str]:
     """Return label -> the name of its class or superclass."""
     names = facts.classes if by == "class" else superclass_of(facts)
     if names is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import polars as pl
@@ -308,11 +309,12 @@ def _edit_rows(
     runs = np.stack([found.runs_of(edit) for edit in edited], axis=1)
     base_runs = found.runs_of(ORIGINAL)
     drops = base[:, None] - share
-    controls = [facts.control(edit) or "" for edit in edited]
+    controls = [control or "" for control in map(facts.control, edited)]
+    averaged_names, is_control = averaged_edits(edited, facts), list(map(facts.is_control, edited))
+    white_box = list(map(facts.is_white_box, repeat(found.model), edited))
+    averaged = [edited.index(edit) for edit in averaged_names]
     # Net drops use photographs that have all three pictures, so that drop - net_drop is the control's own drop.
     nets = np.where(np.isnan(drops), np.nan, found.matrix(controls) - share)
-    averaged = [edited.index(edit) for edit in averaged_edits(edited, facts)]
-
     answers = np.maximum(runs.max(axis=0), base_runs.max())
     net_answers = np.maximum(answers, [found.runs_of(control).max() for control in controls])
     drop = estimates(with_average(drops, averaged), with_sum(answers, averaged), found.images, settings, unit=POINTS)
@@ -328,9 +330,9 @@ def _edit_rows(
             control = "each edit's own" if all(controls[at] in found.edits for at in averaged) else None
         elif (paired := ~np.isnan(drops[:, index])).any():
             entries = {**accuracy_entries(share[paired, index], int(answers[index]), settings.level)}
-            entries |= {"kind": "control" if facts.is_control(edit) else "edit", "runs": int(runs[:, index].max())}
+            entries |= {"kind": "control" if is_control[index] else "edit", "runs": int(runs[:, index].max())}
             entries |= {"original_accuracy": float(base[paired].mean()), "p_value": float(p_values[index])}
-            entries["white_box"] = facts.is_white_box(found.model, edit)
+            entries["white_box"] = white_box[index]
             control = controls[index]
         else:
             continue

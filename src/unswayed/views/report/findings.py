@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.drops.compare import Measure, compare
-from unswayed.analyses.drops.curves import accuracy_curves, curve_fits, thresholds
-from unswayed.analyses.drops.drop import Gap, dropped_accuracy, gap_between, with_published
+from unswayed.analyses.drops.curves import sweep_tables
+from unswayed.analyses.drops.drop import (
+    Gap,
+    dropped_accuracy,
+    framing_cost,
+    gap_between,
+    with_conditions,
+    with_published,
+)
 from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
 from unswayed.analyses.statistics.paired import IntervalSettings, holm
-from unswayed.analyses.tables import with_conditions
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_facts
+from unswayed.evaluation.facts import AVERAGE, Facts, read_facts
 from unswayed.evaluation.model_cards import remarks, suspicions
 from unswayed.evaluation.predictions import in_memory
 
@@ -140,6 +145,7 @@ def find(
     drops = dropped_accuracy(answers, **settings)
     drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **settings)
     drops = with_effect(drops)
+    curves, fits, thresholds = sweep_tables(answers, **settings)
     return Findings(
         predictions=predictions,
         answers=answers,
@@ -148,10 +154,10 @@ def find(
         facts=facts,
         drops=drops,
         rivals=_rivals(answers, drops, settings),
-        framing=_framing(answers, settings),
-        curves=accuracy_curves(answers, facts=facts, level=level),
-        fits=curve_fits(answers, **settings),
-        thresholds=thresholds(answers, **settings),
+        framing=framing_cost(answers, IntervalSettings(resamples, level, seed)),
+        curves=curves,
+        fits=fits,
+        thresholds=thresholds,
         flips=find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4),
         settings=settings,
     )
@@ -195,6 +201,8 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
     p_holm: that of `compare`, which is corrected for its edits, corrected once more for the number of models, so that
     the two never contradict each other.
     """
+    from unswayed.analyses.drops.compare import Measure, compare
+
     order = list(series(ranked(drops)))
     averages = drops.filter(kind=AVERAGE)
     rows = []
@@ -210,16 +218,3 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     adjusted = holm(frame["p_holm"].fill_null(np.nan).to_numpy())
     return frame.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
-
-
-def _framing(answers: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
-    """Return model, n, source and original accuracy in [0, 1], drop, low and high in points; empty without sources."""
-    edits = pl.col("edit").cast(pl.String)
-    pair = answers.filter(edits.is_in([SOURCE, ORIGINAL])).with_columns(
-        edit=edits.replace({ORIGINAL: "framing", SOURCE: ORIGINAL})
-    )
-    names = ["model", "n", "source", "original", "drop", "low", "high"]
-    if pair["edit"].n_unique() < 2:
-        return pl.DataFrame(schema=names)
-    table = dropped_accuracy(pair, **settings).filter(edit="framing")
-    return table.rename({"original_accuracy": "source", "accuracy": "original"}).select(names)

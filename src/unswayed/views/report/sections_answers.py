@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from unswayed.analyses.drops.drop import drops_by_group
 from unswayed.analyses.drops.groups import superclass_of
-from unswayed.analyses.drops.outcomes import outcomes
-from unswayed.analyses.statistics.paired import IntervalSettings, estimates
-from unswayed.evaluation.facts import ORIGINAL
-from unswayed.evaluation.predictions import each_model
+from unswayed.analyses.statistics.paired import IntervalSettings
 from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, percent, plural, points, tag
 
@@ -145,7 +142,9 @@ def groups_section(findings: Findings) -> Section | None:
     """Return the drops by superclass (by class if the classes are not ImageNet's) and edit, averaged over models; None
     if no group has enough photographs."""
     kind = "class" if superclass_of(findings.facts) is None else "superclass"
-    table = group_drops(findings)
+    edits = [edit for edit in findings.edits if findings.kind(edit) == "edit"]
+    settings = IntervalSettings(**{name: findings.settings[name] for name in ("resamples", "level", "seed")})
+    table = drops_by_group(findings.answers, edits, findings.facts, settings, _LEAST)
     if table.is_empty():
         return None
     names = table.group_by(kind).agg(pl.col("n").max()).sort("n", kind, descending=[True, False])
@@ -165,41 +164,3 @@ def groups_section(findings: Findings) -> Section | None:
     )
     body = joined([paragraphs(words), render("groups.html", kind=kind, edits=edits, rows=rows)])
     return Section("groups", f"Drop by {kind}", body, tables={"groups": table})
-
-
-def group_drops(findings: Findings) -> pl.DataFrame:
-    """Return superclass (or class), edit, n, drop, low and high in points: the net drop, or the drop without a control,
-    of the mean over models, with intervals over photographs."""
-    facts, superclass = findings.facts, superclass_of(findings.facts)
-    kind = "class" if superclass is None else "superclass"
-    schema = {kind: pl.String, "edit": pl.String, "n": pl.Int64, **dict.fromkeys(("drop", "low", "high"), pl.Float64)}
-    edits = [edit for edit in findings.edits if findings.kind(edit) == "edit"]
-    total: np.ndarray | None = None
-    images: tuple[str, ...] | None = None
-    for name, rows in each_model(findings.answers) if edits else ():
-        answers = outcomes(name, rows, images)
-        if images is not None and answers.images != images:
-            continue  # a model on other photographs than the first has no part in the mean
-        images = answers.images
-        starts = [answers.of(facts.control(edit) or "") for edit in edits]
-        starts = [answers.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
-        part = np.stack([start - answers.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
-        total = part if total is None else total + part
-    if total is None or images is None:
-        return pl.DataFrame(schema=schema)
-    labels = findings.answers.select(pl.col("source_id").cast(pl.String), "label").unique("source_id")
-    name_of = facts.class_name if superclass is None else superclass.__getitem__
-    named = {source_id: name_of(label) for source_id, label in labels.drop_nulls().iter_rows()}
-    names = [named.get(image) for image in images]
-    groups = [name for name in sorted(set(named.values())) if names.count(name) >= _LEAST]
-    if not groups:
-        return pl.DataFrame(schema=schema)
-    member = np.array([[name == group for group in groups] for name in names])
-    models = findings.answers["model"].n_unique()
-    columns = np.where(member[:, :, None], (total / models)[:, None, :], np.nan).reshape(len(images), -1)
-    settings = IntervalSettings(**{name: findings.settings[name] for name in ("resamples", "level", "seed")})
-    drops = estimates(columns, np.full(columns.shape[1], models), images, settings, unit=100.0)
-    keys = [(group, edit) for group in groups for edit in edits]
-    numbers = zip(keys, drops.sums.n, drops.mean, drops.low, drops.high, strict=True)
-    lines = [(*key, int(n), float(drop), float(low), float(high)) for key, n, drop, low, high in numbers if n]
-    return pl.DataFrame(lines, schema=schema, orient="row")
