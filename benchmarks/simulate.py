@@ -5,7 +5,7 @@
     python benchmarks/simulate.py --check                               # against a real Ray cluster; needs ray
 
 Only the machines are simulated. Which worker gets which task, and what happens to the tasks of a dead one, is decided
-by `unswayed.jobs.scheduling.schedule`, as in every run. Tasks are photographs in the order of the source, whatever
+by `unswayed.jobs.scheduling.Schedule`, as in every run. Tasks are photographs in the order of the source, whatever
 they take; a worker takes some of them in advance, since it prepares them while it renders others. --check runs the
 same tasks (they sleep) on a Ray cluster of two nodes, then again with one node killed in the middle, and compares the
 wall times with the simulation.
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from unswayed.jobs import EngineSettings, run_tasks
-from unswayed.jobs.scheduling import Message, schedule
+from unswayed.jobs.scheduling import Message, Schedule
 
 NOTICED = 5
 
@@ -183,7 +183,7 @@ class Run:
 
 def simulated(tasks: Sequence[float], machines: Machines) -> Run:
     """Run the tasks (seconds each) in the order given: how long each takes is not known before."""
-    outcomes = list(schedule(machines, tasks))
+    outcomes = list(Schedule(machines, tasks).run())
     done = sum(outcome.failure is None for outcome in outcomes)
     return Run(machines.now, machines.busy / (machines.now * len(machines.places)), done, machines.wasted)
 

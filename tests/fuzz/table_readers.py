@@ -116,14 +116,14 @@ def factors() -> Reader:
     def read(data: bytes) -> None:
         kind, data = data[:1], data[1:]
         if kind == b"0":
-            read_files.parse_factors(placed("annotations/imagenet_x_val_top_factor.jsonl", data), FACTORS)
+            read_files.parse_factors(placed("annotations/imagenet_x_val_top_factor.jsonl", data))
         elif kind == b"1":
             read_files.read_prototypes(placed("annotations/prototypical_paths.csv", data).parent)
         elif kind == b"2":
             read_files.read_real_labels(placed("annotations/imagenet_real_labels.jsonl", data).parent, np.arange(3))
         else:
             root = placed("annotations/imagenet_1k_classes_to_100_metaclasses.csv", data).parent
-            read_files.read_metaclasses(root, ("dog", "other"))
+            read_files.read_metaclasses(root)
 
     def mutate(data: bytes, draw: random.Random) -> bytes:
         change = {b"0": damaged_lines, b"2": damaged_json}.get(data[:1], damaged_csv)

@@ -41,7 +41,7 @@ class Member:
 
     name: str
     size: int
-    place: Any
+    start: Any
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Archive:
     reader: Callable[[Member], bytes]
 
     def read(self, member: Member) -> bytes:
-        with readable(self.path):
+        with _readable(self.path):
             return self.reader(member)
 
 
@@ -61,9 +61,13 @@ class Archive:
 def open_archive(path: Path) -> Iterator[Archive]:
     """Open an archive, whatever its name ends in; a compressed tar is decompressed into a temporary file."""
     with contextlib.ExitStack() as open_files:
-        with readable(path):
+        with _readable(path):
             if zipfile.is_zipfile(path):
-                archive = _zip(path, open_files.enter_context(zipfile.ZipFile(path)))
+                packed = open_files.enter_context(zipfile.ZipFile(path))
+                files = [info for info in packed.infolist() if not info.is_dir()]
+                _refuse_bomb(path, sum(info.file_size for info in files))
+                members = tuple(Member(info.filename, info.file_size, info) for info in files)
+                archive = Archive(path, members, lambda member: packed.read(member.start))
             else:
                 archive = _tar(path, _decompressed(path, open_files))
         for member in archive.members:
@@ -77,7 +81,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 
 @contextlib.contextmanager
-def readable(path: Path) -> Iterator[None]:
+def _readable(path: Path) -> Iterator[None]:
     """Turn the errors of broken archives into one clear error."""
     check_regular(path)
     try:
@@ -87,12 +91,6 @@ def readable(path: Path) -> Iterator[None]:
     except Exception as error:  # what a damaged archive raises depends on where it is damaged
         reason = str(error).partition(":")[0] or type(error).__name__
         raise UserError(f"{path} is not a readable archive: {reason[:200]}", allowed=KINDS) from None
-
-
-def _zip(path: Path, file: zipfile.ZipFile) -> Archive:
-    members = tuple(Member(info.filename, info.file_size, info) for info in file.infolist() if not info.is_dir())
-    _refuse_bomb(path, sum(member.size for member in members))
-    return Archive(path, members, lambda member: file.read(member.place))
 
 
 def _tar(path: Path, plain: Path) -> Archive:
@@ -108,7 +106,7 @@ def _tar(path: Path, plain: Path) -> Archive:
 
     def read(member: Member) -> bytes:
         with open(plain, "rb") as file:
-            file.seek(member.place)
+            file.seek(member.start)
             return file.read(member.size)
 
     return Archive(path, tuple(members), read)
@@ -137,11 +135,9 @@ def _decompressed(path: Path, open_files: contextlib.ExitStack) -> Path:
     if opener is None:
         return path
     plain = Path(open_files.enter_context(tempfile.TemporaryDirectory())) / "plain.tar"
-    done = 0
     with opener(path) as packed, open(plain, "wb") as copy:
         while block := packed.read(1 << 20):
-            done += len(block)
-            _refuse_bomb(path, done)
+            _refuse_bomb(path, copy.tell() + len(block))
             copy.write(block)
     return plain
 

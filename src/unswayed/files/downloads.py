@@ -87,9 +87,8 @@ def fetch(
 
     url: a mirror; expected: the SHA-256 to hold it to where the table knows none; progress(bytes so far, of all).
     """
-    known = find(name)
-    path, address = place_of(name), url or known.url
-    wanted = known.sha256 or expected
+    known, path = find(name), place_of(name)
+    address, wanted = url or known.url, known.sha256 or expected
     if path.exists():
         if wanted is not None:
             _check(path, wanted, f"remove {path} and fetch again")
@@ -113,7 +112,14 @@ def fetch(
             break
         except (OSError, http.client.HTTPException, ValueError) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 or attempt == attempts - 1:
-                raise _unreachable(name, address, path, part, error) from None
+                kept = f"; {part.stat().st_size:,} bytes are kept and will be resumed" if part.exists() else ""
+                inside = f", take {known.member} out of it" if known.member and known.kind != "network" else ""
+                other = ", or use --network compact" if known.kind == "network" else ""
+                raise UserError(
+                    f"{address} cannot be reached: {getattr(error, 'reason', None) or error}{kept}",
+                    allowed=f"offline: download it elsewhere{inside} and put it at {path}{other}",
+                    run=f"unswayed weights fetch {name}",
+                ) from None
     if known.member is None:
         _check(part, wanted, f"unswayed weights fetch {name}", remove=True)
         os.replace(part, path)
@@ -122,19 +128,13 @@ def fetch(
         # Everything known that this archive holds, so that it is downloaded once.
         for other, sibling in {name: known, **KNOWN}.items():
             if sibling.url == known.url and sibling.member and not place_of(other).exists():
-                inside = _unpacked(part, sibling, place_of(other), remedy)
-                _check(
-                    inside, wanted if other == name else str(sibling.sha256), f"unswayed weights fetch {other}", True
-                )
-                os.replace(inside, place_of(other))
+                unpacked = _unpacked(part, sibling, place_of(other), remedy)
+                digest = wanted if other == name else str(sibling.sha256)
+                _check(unpacked, digest, f"unswayed weights fetch {other}", remove=True)
+                os.replace(unpacked, place_of(other))
     finally:
         part.unlink(missing_ok=True)
     return path
-
-
-def of_kind(kind: str) -> list[str]:
-    """The names of every known file of this kind: network, guide, masks or measure."""
-    return [name for name, known in KNOWN.items() if known.kind == kind]
 
 
 def _download(url: str, part: Path, progress: Callable[[int, int | None], None], remedy: str) -> None:
@@ -233,23 +233,6 @@ def listing() -> list[dict[str, Any]]:
     return rows
 
 
-def _unreachable(name: str, url: str, path: Path, part: Path, error: Exception) -> UserError:
-    kept = f"; {part.stat().st_size:,} bytes are kept and will be resumed" if part.exists() else ""
-    return UserError(
-        f"{url} cannot be reached: {getattr(error, 'reason', None) or error}{kept}",
-        allowed=_offline(name, path),
-        run=f"unswayed weights fetch {name}",
-    )
-
-
-def _offline(name: str, path: Path) -> str:
-    known = find(name)
-    if known.kind == "network":
-        return f"offline: download it elsewhere and put it at {path}, or use --network compact"
-    inside = f", take {known.member} out of it" if known.member else ""
-    return f"offline: download it elsewhere{inside} and put it at {path}"
-
-
 PATIENCE = 3.0  # seconds
 
 
@@ -272,18 +255,16 @@ def quick_hub(folder: str | None = None) -> Iterator[None]:
 
 def _reachable(endpoint: str) -> bool:
     """Whether a connection to the hub can be opened, through the proxy if one is set."""
-    found = threading.Event()
+    connected = threading.Event()
 
     def connect() -> None:
         with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
             _connect(endpoint)
-            found.set()
+            connected.set()
 
     # In a thread of its own: looking up a name has no time limit.
-    trial = threading.Thread(target=connect, daemon=True)
-    trial.start()
-    trial.join(PATIENCE)
-    return found.is_set()
+    threading.Thread(target=connect, daemon=True).start()
+    return connected.wait(PATIENCE)
 
 
 def _connect(endpoint: str) -> None:
@@ -293,16 +274,14 @@ def _connect(endpoint: str) -> None:
     proxies = urllib.request.getproxies()
     address = proxies.get(hub.scheme) or proxies.get("all")
     if address is None or urllib.request.proxy_bypass(host):
-        socket.create_connection((host, port), PATIENCE).close()
-        return
+        return socket.create_connection((host, port), PATIENCE).close()
     proxy = urlsplit(address if "://" in address else f"http://{address}")
     if (proxy.scheme, hub.scheme) != ("http", "https"):
         # Of another kind of proxy it is only known whether it is there.
-        socket.create_connection((str(proxy.hostname), proxy.port or 1080), PATIENCE).close()
-        return
+        return socket.create_connection((str(proxy.hostname), proxy.port or 1080), PATIENCE).close()
     user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
     login = {"Proxy-Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if proxy.username else {}
     connection = http.client.HTTPConnection(str(proxy.hostname), proxy.port or 80, timeout=PATIENCE)
     connection.set_tunnel(host, port, login)
     connection.connect()
-    connection.close()
+    return connection.close()

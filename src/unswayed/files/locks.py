@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,22 +40,18 @@ class Lock:
     """A lock that ends with its process, and whose file is removed when it is released."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = _file_lock(path)
-        self._lease = Lease(Slot(path))
+        self.path, self._lock, self._lease = path, _file_lock(path), Lease(Slot(path))
 
     def take(self) -> bool:
         """Whether this process has the lock now: False where another process has it."""
         if address_of(self.path) is None:
             make_folder(self.path.parent)
-        with explained(self.path):
+        with explained(self.path), contextlib.suppress(Timeout):
             if _is_lease(self.path):
                 return self._lease.take()
-            try:
-                self._lock.acquire()
-            except Timeout:
-                return False
+            self._lock.acquire()
             return True
+        return False
 
     def release(self) -> None:
         """Let other processes take the lock; does nothing if this process does not have it."""
@@ -86,7 +82,7 @@ def alone(path: Path, busy: str | None = None, run: str | None = None, wait: flo
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock at that path; a file that nobody holds stays as it is."""
     if _is_lease(path):
-        return are_renewed({path.name: Slot(path)})[path.name]
+        return bool(_renewed([Slot(path)]))
     try:
         if path.exists():
             with _file_lock(path):
@@ -108,12 +104,12 @@ def held_locks(folder: Path, prefix: str, but: str | None = None) -> set[str]:
 
     but: a name that is left out, such as that of the caller's own lock.
     """
-    if not _is_lease(folder / prefix):
-        return {path.name for path in folder.glob(f"{prefix}*") if path.name != but and is_held(path)}
     address = address_of(folder)
     paths = folder.glob(f"{prefix}*") if address is None else map(folder.joinpath, objects.names_in(address, prefix))
-    slots = {path.name: Slot(path) for path in paths if path.name != but}
-    return {name for name, renewed in are_renewed(slots).items() if renewed}
+    others = [path for path in paths if path.name != but]
+    if not _is_lease(folder / prefix):
+        return {path.name for path in others if is_held(path)}
+    return {slot.path.name for slot in _renewed(map(Slot, others))}
 
 
 def _is_lease(path: Path) -> bool:
@@ -141,13 +137,10 @@ class Slot:
     def create(self, data: bytes) -> bool:
         if self.address is not None:
             return objects.create(self.address, data)
-        try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except FileExistsError:
-            return False
-        with os.fdopen(handle, "wb") as file:
+        with contextlib.suppress(FileExistsError), open(self.path, "xb") as file:
             file.write(data)
-        return True
+            return True
+        return False
 
     def read(self) -> bytes | None:
         if self.address is not None:
@@ -184,9 +177,7 @@ class Lease:
     """The right of one process to work on something, until it is released or its holder stops renewing it."""
 
     def __init__(self, slot: Slot) -> None:
-        self.slot = slot
-        self.holder = uuid.uuid4().hex
-        self.beats = 0
+        self.slot, self.holder, self.beats = slot, uuid.uuid4().hex, 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -195,12 +186,14 @@ class Lease:
         says so on stderr."""
         while not self.slot.create(self._record()):
             seen = self.slot.read()
+            if seen is None:
+                continue
             # Most leases are held for a moment only, so that one look is often enough.
-            changed = None if seen is None else has_changed(self.slot, seen, 0)
-            if seen is not None and changed is False:
+            changed = has_changed(self.slot, seen, 0)
+            if changed is False:
                 _say(f"waiting at most {DEAD:g} s: another run holds {self.slot}; this one continues if it was killed")
                 changed = has_changed(self.slot, seen, DEAD - LOOK)
-            if seen is not None and changed is not None:
+            if changed is not None:
                 return not changed and self._take_over(seen)
         self._hold()
         return True
@@ -265,21 +258,18 @@ def has_changed(slot: Slot, seen: bytes, seconds: float) -> bool | None:
             return False
 
 
-def are_renewed(slots: Mapping[str, Slot]) -> dict[str, bool]:
-    """Whether somebody holds each of some leases, as far as two beats can tell; says on stderr if that takes long."""
-    seen = {name: data for name, slot in slots.items() if (data := slot.read()) is not None}
-    renewed = dict.fromkeys(slots, False)
-    started, reported = time.monotonic(), False
+def _renewed(slots: Iterable[Slot]) -> list[Slot]:
+    """Those leases that somebody holds, as far as two beats can tell; says on stderr if that takes long."""
+    seen = {slot: data for slot in slots if (data := slot.read()) is not None}
+    renewed, started, reported = [], time.monotonic(), False
     while seen and time.monotonic() - started < 2 * BEAT:
         time.sleep(LOOK)
-        for name in list(seen):
-            now = slots[name].read()
-            if now != seen[name]:
-                renewed[name] = now is not None
-                del seen[name]
+        changed = {slot: now for slot in seen if (now := slot.read()) != seen[slot]}
+        renewed += [slot for slot, now in changed.items() if now is not None]
+        seen = {slot: data for slot, data in seen.items() if slot not in changed}
         if seen and not reported and time.monotonic() - started >= QUIET:
             reported = True
-            names = ", ".join(str(slots[name]) for name in seen)
+            names = ", ".join(map(str, seen))
             _say(f"waiting at most {2 * BEAT:g} s to see whether another run still holds {names}")
     return renewed
 

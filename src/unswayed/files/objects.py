@@ -42,15 +42,13 @@ class Entry:
 
 def listed(address: str) -> dict[str, Entry]:
     """Every object below an address by its relative name."""
-    files = _opened(address)
-    with _explained("read", address):
+    with _storage("read", address) as files:
         return _by_name(files, address, files.find(address, detail=True).values())
 
 
 def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
     """Every object below an address but those in some of its folders; the object of that address itself is ""."""
-    files = _opened(address)
-    with _explained("read", address):
+    with _storage("read", address) as files:
         try:
             entries = _answered(lambda: files.ls(address, detail=True), address)
         except FileNotFoundError:
@@ -66,8 +64,8 @@ def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
 
 def names_in(address: str, prefix: str) -> list[str]:
     """The names of the objects directly in a folder that begin with `prefix`."""
-    with _explained("read", address), contextlib.suppress(FileNotFoundError):
-        names = [str(name).rpartition("/")[2] for name in _opened(address).ls(address, detail=False)]
+    with _storage("read", address) as files, contextlib.suppress(FileNotFoundError):
+        names = [str(name).rpartition("/")[2] for name in files.ls(address, detail=False)]
         return [name for name in names if name.startswith(prefix)]
     return []
 
@@ -79,8 +77,7 @@ def _by_name(files: Any, address: str, entries: Iterable[dict[str, Any]]) -> dic
 
 def get(address: str, path: Path) -> bool:
     """Download an object to a file; False if there is no such object."""
-    files = _opened(address)
-    with _explained("read", address):
+    with _storage("read", address) as files:
         try:
             files.get_file(address, str(path))
         except FileNotFoundError:
@@ -92,48 +89,47 @@ def get(address: str, path: Path) -> bool:
 
 def read(address: str) -> bytes | None:
     """The content of a small object; None if there is none."""
-    with _explained("read", address), contextlib.suppress(FileNotFoundError):
-        return bytes(_opened(address).cat_file(address))
+    with _storage("read", address) as files, contextlib.suppress(FileNotFoundError):
+        return bytes(files.cat_file(address))
     return None
 
 
 def put(path: Path, address: str) -> None:
     """Upload a file."""
-    with _explained("write", address):
-        _opened(address).put_file(str(path), address)
+    with _storage("write", address) as files:
+        files.put_file(str(path), address)
 
 
 def write(address: str, data: bytes) -> None:
     """Replace a small object."""
-    with _explained("write", address):
-        _opened(address).pipe_file(address, data)
+    with _storage("write", address) as files:
+        files.pipe_file(address, data)
 
 
 def create(address: str, data: bytes) -> bool:
     """Write an object unless it exists, which is one step for the storage; whether it was written."""
-    files = _opened(address)
-    with _explained("write", address):
-        try:
-            _answered(lambda: files.pipe_file(address, data, mode="create"), address)
-        except FileExistsError:
-            return False
-    return True
+    with _storage("write", address) as files, contextlib.suppress(FileExistsError):
+        _answered(lambda: files.pipe_file(address, data, mode="create"), address)
+        return True
+    return False
 
 
 def remove(address: str) -> None:
     """Remove an object, if it exists."""
-    with _explained("remove", address), contextlib.suppress(FileNotFoundError, KeyError):
-        _opened(address).rm_file(address)
+    with _storage("remove", address) as files, contextlib.suppress(FileNotFoundError, KeyError):
+        files.rm_file(address)
 
 
 def remove_below(address: str) -> None:
     """Remove every object whose name begins with the address and a slash."""
-    with _explained("remove", address), contextlib.suppress(FileNotFoundError):
-        _opened(address).rm(address, recursive=True)
+    with _storage("remove", address) as files, contextlib.suppress(FileNotFoundError):
+        files.rm(address, recursive=True)
 
 
-def _opened(address: str) -> Any:
-    """The file system of an address; it is opened once in each process."""
+@contextlib.contextmanager
+def _storage(verb: str, address: str) -> Iterator[Any]:
+    """The file system of an address, opened once in each process; every error of a storage library in the block
+    becomes a UserError that names the object and the cause."""
     scheme = address.partition("://")[0]
     package = SCHEMES[scheme]
     if package is not None and importlib.util.find_spec(package) is None:
@@ -143,13 +139,19 @@ def _opened(address: str) -> Any:
     for name in _LOGGERS if not logging.getLogger(_LOGGERS[0]).handlers else ():
         # Their errors would also be printed with a traceback in a program that has not set up logging.
         logging.getLogger(name).addHandler(logging.NullHandler())
-    with _explained("open", address):
-        try:
-            files = fsspec.filesystem(scheme, use_listings_cache=False)
-        except ValueError as error:  # adlfs without credentials, or with some that cannot be read
-            raise _failure("open", address, _NO_CREDENTIALS) from error
+    doing = "open"
+    try:
+        files = fsspec.filesystem(scheme, use_listings_cache=False)
         files.invalidate_cache()
-    return files
+        doing = verb
+        yield files
+    except UserError:
+        raise
+    except Exception as error:
+        # adlfs without credentials, or with some that cannot be read, raises a ValueError when it is opened
+        unusable = doing == "open" and isinstance(error, ValueError)
+        cause = _NO_CREDENTIALS if unusable else _cause(error)
+        raise UserError(f"cannot {doing} {address}: {cause}", run="the same command again") from error
 
 
 def _lacks_bucket(files: Any, address: str) -> bool:
@@ -200,21 +202,6 @@ def _entry(info: dict[str, Any]) -> Entry:
     return Entry(int(info["size"]), token, bytes(stored).hex() if stored else md5, written)
 
 
-@contextlib.contextmanager
-def _explained(verb: str, address: str) -> Iterator[None]:
-    """A block in which every error of a storage library becomes a UserError that names the object and the cause."""
-    try:
-        yield
-    except UserError:
-        raise
-    except Exception as error:
-        raise _failure(verb, address, _cause(error)) from error
-
-
-def _failure(verb: str, address: str, cause: str) -> UserError:
-    return UserError(f"cannot {verb} {address}: {cause}", run="the same command again")
-
-
 def _cause(error: Exception) -> str:
     if getattr(error, "errno", None) == errno.ENOSPC:
         return "the disk of the cache folder is full"
@@ -222,27 +209,22 @@ def _cause(error: Exception) -> str:
     for cause, kinds in _CAUSES.items():
         if names & set(kinds.split()):
             return cause
-    return _REFUSALS.get(_status(error)) or _code(error) or type(error).__name__
-
-
-def _status(error: Exception) -> int | None:
-    """The HTTP status in an error of gcsfs or of Azure's library."""
-    if str(error).startswith("Forbidden: "):  # an OSError of gcsfs, which has no other sign
-        return 403
-    return next((code for name in ("status_code", "code") if isinstance(code := getattr(error, name, None), int)), None)
-
-
-def _code(error: Exception) -> str | None:
-    """The short code that S3 or Azure gives an error, such as NoSuchBucket."""
+    # The HTTP status in an error of gcsfs or of Azure's library; an OSError of gcsfs has no other sign than its text.
+    forbidden = str(error).startswith("Forbidden: ")
+    statuses = [403] if forbidden else [getattr(error, name, None) for name in ("status_code", "code")]
+    for status, refusal in _REFUSALS.items():
+        if status in statuses:
+            return refusal
+    # The short code that S3 or Azure gives an error, such as NoSuchBucket.
     response = getattr(error.__cause__, "response", None)
     code = response.get("Error", {}).get("Code") if isinstance(response, dict) else getattr(error, "error_code", None)
     code = str(getattr(code, "value", code))
-    return code if re.fullmatch(r"\w{1,60}", code) and code != "None" else None
+    return code if re.fullmatch(r"\w{1,60}", code) and code != "None" else type(error).__name__
 
 
 _NO_CREDENTIALS = "no credentials were found, or they are not accepted"
 _NO_PERMISSION = "no permission with these credentials"
-_REFUSALS: dict[int | None, str] = {401: _NO_CREDENTIALS, 403: _NO_PERMISSION}
+_REFUSALS = {401: _NO_CREDENTIALS, 403: _NO_PERMISSION}
 # By the names of exceptions: the libraries that define them are installed only for the storage that is used.
 _CAUSES = {
     _NO_CREDENTIALS: "NoCredentialsError PartialCredentialsError CredentialRetrievalError ProfileNotFound "

@@ -6,6 +6,7 @@ row = checked(Row, {"source_id": "dog", "edit": "original"}, "rows/dog.json, row
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import platform
 import re
@@ -19,15 +20,13 @@ from unswayed.errors import UserError
 from .whole import canonical, read_json
 
 Record = TypeVar("Record")
-_WORDS = {
-    "str": "text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "an object",
-    "array": "a list",
-    "null": "nothing",
-}
+_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+_WORDS |= {"object": "an object", "array": "a list", "null": "nothing"}
+# Distribution names of all that decide about pictures, answers and measures.
+LIBRARIES = (
+    *("numpy", "opencv-python-headless", "pillow", "torch", "torchvision", "diffusers", "timm", "open_clip_torch"),
+    *("transformers", "onnxruntime", "grad-cam", "pyarrow"),
+)
 
 
 def read_object(path: str | Path, kinds: Mapping[str, Any] | None = None, run: str | None = None) -> dict[str, Any]:
@@ -63,16 +62,20 @@ def checked(kind: type[Record], value: object, where: str, run: str | None = Non
     if missing := re.fullmatch("Object missing required field `(.*)`", problem):
         field = f"{field}.{missing[1]}".lstrip(".")
         raise UserError(f"{where}: the field '{field}' is missing", allowed="an object with this field", run=run)
-    # msgspec does not name the key of a dict in which a value is wrong.
-    found = "not as declared" if "[...]" in path else _shown(_value_at(value, path))
     if wanted := re.fullmatch("Expected `(.*)`, got `(.*)`", problem):
-        found = f"of the type {wanted[2]}" if "[...]" in path else found
         allowed = " or ".join(_WORDS.get(word, word) for word in wanted[1].split(" | "))
     else:  # a value that its Literal does not list
         allowed = ", ".join(map(str, get_args(get_type_hints(kind).get(field)))) or problem
+    if "[...]" in path:  # msgspec does not name the key of a dict in which a value is wrong
+        given = f"of the type {wanted[2]}" if wanted else "not as declared"
+    else:
+        inner: Any = value
+        for name, index in re.findall(r"\.([^.[]*)|\[(\d+)\]", path):
+            inner = inner[int(index)] if index else inner[name]
+        given = _short(repr(inner))
     if not path:
-        raise UserError(f"{where} contains {found}", allowed=allowed.replace("an object", "a JSON object"), run=run)
-    raise UserError(f"{where}: the field '{field}' is {found}", allowed=allowed, run=run)
+        raise UserError(f"{where} contains {given}", allowed=allowed.replace("an object", "a JSON object"), run=run)
+    raise UserError(f"{where}: the field '{field}' is {given}", allowed=allowed, run=run)
 
 
 def fits(value: object, kind: Any) -> bool:
@@ -95,15 +98,7 @@ def _object_type(kinds: tuple[tuple[str, Any], ...]) -> Any:
     return TypedDict("Record", fields)  # type: ignore[operator]
 
 
-def _value_at(value: Any, path: str) -> Any:
-    """The value at a path such as `.rows[3].label`."""
-    for name, index in re.findall(r"\.([^.[]*)|\[(\d+)\]", path):
-        value = value[int(index)] if index else value[name]
-    return value
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
+def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
@@ -134,50 +129,26 @@ def differences(there: object, now: object, where: str = "", words: tuple[str, s
             for index, (item, other) in enumerate(zip(there, now, strict=True))
             for line in differences(item, other, f"{where}[{index}]", words)
         ]
-    return [f"{where}: {_short(there)} {words[0]}, {_short(now)} {words[1]}"]
+    return [f"{where}: {_short(canonical(there))} {words[0]}, {_short(canonical(now))} {words[1]}"]
 
 
 def _is_named(item: Any) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str)
 
 
-def _short(value: object) -> str:
-    text = canonical(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
-# Distribution names of all that decide about pictures, answers and measures.
-LIBRARIES = (
-    "numpy",
-    "opencv-python-headless",
-    "pillow",
-    "torch",
-    "torchvision",
-    "diffusers",
-    "timm",
-    "open_clip_torch",
-    "transformers",
-    "onnxruntime",
-    "grad-cam",
-    "pyarrow",
-)
+@functools.cache
+def _libraries() -> dict[str, str]:
+    """The versions of the installed libraries, which take a tenth of a second to read."""
+    installed = {}
+    for library in LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed[library] = metadata.version(library)
+    return installed
 
 
 def versions() -> dict[str, str]:
     """The version of each installed library by its name, this package and Python first."""
     return {"unswayed": package_version(), "python": platform.python_version(), **_libraries()}
-
-
-@functools.cache
-def _libraries() -> dict[str, str]:
-    """The versions of the installed libraries, which take a tenth of a second to read."""
-    found = {}
-    for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def package_version() -> str:

@@ -53,10 +53,10 @@ def place_of(given: str | Path) -> Path:
     >>> place_of("bench"), place_of("file:///data/bench"), place_of("s3://bucket/bench").relative_to(copies_folder())
     (PosixPath('bench'), PosixPath('/data/bench'), PosixPath('s3/bucket/bench'))
     """
-    found = _ADDRESS.fullmatch(str(given))
-    if found is None:
+    address = _ADDRESS.fullmatch(str(given))
+    if address is None:
         return Path(given)
-    scheme, rest = found.groups()
+    scheme, rest = address.groups()
     if scheme == "file":
         return Path("/") / rest
     parts = [part for part in rest.split("/") if part]
@@ -77,11 +77,9 @@ def is_plain(part: str) -> bool:
 
 def address_of(path: str | Path) -> str | None:
     """The address of a path in a working copy; None for any other path."""
-    root, place = f"{copies_folder()}{os.sep}", os.path.abspath(path)
-    if not place.startswith(root):
-        return None
-    scheme, _, rest = Path(place[len(root) :]).as_posix().partition("/")
-    return f"{scheme}://{rest}" if scheme in SCHEMES and rest else None
+    root, full = f"{copies_folder()}{os.sep}", os.path.abspath(path)
+    scheme, _, rest = Path(full.removeprefix(root)).as_posix().partition("/")
+    return f"{scheme}://{rest}" if full.startswith(root) and scheme in SCHEMES and rest else None
 
 
 def address(path: str | Path) -> str:
@@ -106,10 +104,9 @@ Known = dict[str, list[object]]
 
 def local_copy(given: str | Path) -> Path:
     """The folder or file on this machine for a path or an address; what an address has is downloaded, less pictures."""
-    place = place_of(given)
     if is_address(given):
-        refresh(place)
-    return place
+        refresh(place_of(given))
+    return place_of(given)
 
 
 def reachable_copy(given: str | Path) -> Path:
@@ -125,7 +122,7 @@ def refresh(root: Path) -> None:
     if remote is None:
         return
     # Listed in this order: a file that another process writes meanwhile is in both lists or only in the second.
-    here = set(_names(root, PICTURES))
+    here = set(_names(root, pictures=False))
     there = _usable(objects.listed_without(remote, (*PICTURES, SCRATCH)))
     for name in here - there.keys():
         (root / name).unlink(missing_ok=True)
@@ -133,7 +130,7 @@ def refresh(root: Path) -> None:
     replaced = _MANIFEST in here & there.keys() and not _is_same(root / _MANIFEST, there[_MANIFEST], known)
     _download(root, remote, there)
     if replaced:  # the pictures may be others now, with the same names
-        for name in _names(root, (), PICTURES):
+        for name in _names(root, pictures=True):
             (root / name).unlink(missing_ok=True)
     if not there:
         for folder in {PurePath(name).parts[0] for name in here} | set(PICTURES):
@@ -153,7 +150,7 @@ def fetch_pictures(root: Path, only: Iterable[str] | None = None) -> None:
         for folder in PICTURES
         for name, entry in _usable(objects.listed(f"{remote}/{folder}")).items()
     }
-    wanted = set(_names(root, (), PICTURES)) | there.keys() if only is None else set(only)
+    wanted = set(_names(root, pictures=True)) | there.keys() if only is None else set(only)
     for name in wanted - there.keys():
         if _is_inside(name):
             (root / name).unlink(missing_ok=True)
@@ -168,23 +165,20 @@ def fetch_missing(path: str | Path) -> bool:
 
 def upload(part: Path, path: Path) -> None:
     """Upload a complete temporary file as the object of `path`, if `path` lies in a working copy."""
-    remote = _object_of(path)
-    if remote is not None:
+    if (remote := _object_of(path)) is not None:
         objects.put(part, remote)
 
 
 def remove_file(path: Path) -> None:
     """Remove a file, if it exists, and its object if it lies in a working copy."""
-    remote = _object_of(path)
-    if remote is not None:
+    if (remote := _object_of(path)) is not None:
         objects.remove(remote)
     path.unlink(missing_ok=True)
 
 
 def remove_folder(path: Path) -> None:
     """Remove a folder of intermediate files as far as possible, and its objects if it lies in a working copy."""
-    remote = _object_of(path)
-    if remote is not None:
+    if (remote := _object_of(path)) is not None:
         with contextlib.suppress(UserError):
             objects.remove_below(remote)
     shutil.rmtree(path, ignore_errors=True)
@@ -204,17 +198,14 @@ def _is_inside(name: str) -> bool:
     return all(map(is_plain, name.split("/"))) if name else True
 
 
-def _names(root: Path, without: tuple[str, ...], only: tuple[str, ...] = ()) -> Iterator[str]:
-    """The relative names of the files of a working copy, in some of its top folders if `only` names them."""
+def _names(root: Path, pictures: bool) -> Iterator[str]:
+    """The relative names of the files of a working copy: of its folders of pictures, or of all else."""
     for folder, folders, files in os.walk(root):
         inside = Path(folder).relative_to(root)
         if inside == Path("."):
-            folders[:] = [name for name in folders if name not in (*without, SCRATCH) and (not only or name in only)]
-            if only:
-                continue
-        for name in files:
-            if not _NO_RESULT.fullmatch(name):
-                yield (inside / name).as_posix()
+            folders[:] = [name for name in folders if name != SCRATCH and (name in PICTURES) == pictures]
+            files = [] if pictures else files
+        yield from ((inside / name).as_posix() for name in files if not _NO_RESULT.fullmatch(name))
 
 
 def _download(root: Path, remote: str, entries: Mapping[str, Entry]) -> None:
@@ -222,21 +213,21 @@ def _download(root: Path, remote: str, entries: Mapping[str, Entry]) -> None:
     index = _index(remote)
     known = _read_known(index)
 
-    def settle(name: str) -> tuple[str, list[object] | None]:
+    def settle(name: str) -> list[object] | None:
         path, entry = root / name, entries[name]
         same = _is_same(path, entry, known.get(name))
         if not same and not _get(f"{remote}/{name}" if name else remote, path):
-            return name, None
+            return None
         try:
             if not same and entry.written is not None:
                 os.utime(path, (entry.written, entry.written))
             status = path.stat()
         except FileNotFoundError:
-            return name, None
-        return name, [entry.token, status.st_size, status.st_mtime_ns] if status.st_size == entry.size else None
+            return None
+        return [entry.token, status.st_size, status.st_mtime_ns] if status.st_size == entry.size else None
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="download") as pool:
-        now = dict(pool.map(settle, entries))
+        now = dict(zip(entries, pool.map(settle, entries), strict=True))
     if any(known.get(name) != record for name, record in now.items()):
         kept = {name: record for name, record in {**known, **now}.items() if record is not None}
         index.parent.mkdir(parents=True, exist_ok=True)
@@ -251,25 +242,21 @@ def _index(remote: str) -> Path:
 
 def _read_known(index: Path) -> Known:
     """What was known when the copy was last compared: name -> token in storage, size and time here."""
-    try:
-        found = json.loads(index.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(index.read_bytes())
+        return known if isinstance(known, dict) else {}
+    return {}
 
 
 def _is_same(path: Path, entry: Entry, known: object) -> bool:
     """Whether a file has the content of the object, from what is known about it or else by its MD5."""
-    try:
+    with contextlib.suppress(OSError):
         status = path.stat()
-        if status.st_size != entry.size:
-            return False
-        if known == [entry.token, status.st_size, status.st_mtime_ns]:
-            return True
+        if status.st_size != entry.size or known == [entry.token, status.st_size, status.st_mtime_ns]:
+            return status.st_size == entry.size
         with open(path, "rb") as file:
             return entry.md5 is not None and hashlib.file_digest(file, "md5").hexdigest() == entry.md5
-    except OSError:
-        return False
+    return False
 
 
 def _get(remote: str, path: Path) -> bool:

@@ -12,23 +12,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.parquet as parquet
+from pyarrow import types
 
 from unswayed.errors import UserError
 
 from .whole import check_regular
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
 Kind = Literal["text", "integer", "number", "truth", "list"]
-WORDS = {
-    "text": "text",
-    "integer": "whole numbers",
-    "number": "numbers",
-    "truth": "true and false",
-    "list": "lists of numbers",
+WORDS = {"text": "text", "integer": "whole numbers", "number": "numbers", "truth": "true and false"}
+WORDS |= {"list": "lists of numbers"}
+_TESTS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "text": (types.is_string, types.is_large_string, types.is_string_view),
+    "integer": (types.is_integer,),
+    "number": (types.is_floating, types.is_integer),
+    "truth": (types.is_boolean,),
 }
 # A table may take so many bytes of memory, or so many times the size of its file: repeated values need nearly no space
 # in a Parquet file, so a small one can hold a table that no machine has the memory for.
@@ -59,34 +61,30 @@ def read_checked(
     columns: the declared types; a column that is not among them is returned as it is, if `select` does not exclude it.
     select: the columns to read, all if None; required: those that must be there.
     """
-    import pyarrow.parquet as parquet
-
     with readable(path, "Parquet", run):
         file = parquet.ParquetFile(path)
         there = file.schema_arrow.names
         check_names(there, required, path, run)
         wanted = None if select is None else [name for name in select if name in there]
-        table = _read_bounded(file, path, wanted).replace_schema_metadata(None)
+        # The size in memory is checked before the repeated texts are written out.
+        plain = check_size(path).plain
+        leaves = [file.schema.column(index) for index in range(len(file.schema)) if index not in plain]
+        texts = [leaf for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type != "DECIMAL"]
+        repeated = [leaf.path for leaf in texts]
+        table = parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=repeated).read(columns=wanted)
+        check_size(path, sum(_text_bytes(chunk) for column in table.columns for chunk in column.chunks))
+        for index, name in enumerate(table.column_names):
+            declared, values = file.schema_arrow.field(name), table.column(index)
+            if declared.type != values.type:
+                # pyarrow has no direct conversion from a dictionary to views.
+                if types.is_string_view(declared.type) or types.is_binary_view(declared.type):
+                    values = values.cast("string" if types.is_string_view(declared.type) else "binary")
+                table = table.set_column(index, declared, values.cast(declared.type))
+        table = table.replace_schema_metadata(None)
         table.validate(full=True)
     for name, column in columns.items():
         if name in table.column_names:
             check_column(table.column(name), column, f"{path}, column '{name}'", run)
-    return table
-
-
-def _read_bounded(file: parquet.ParquetFile, path: str | Path, wanted: list[str] | None) -> pa.Table:
-    """The table of a Parquet file, whose size in memory is checked before the repeated texts are written out."""
-    import pyarrow.parquet as parquet
-
-    sizes = check_size(path)
-    leaves = [file.schema.column(index) for index in range(len(file.schema)) if index not in sizes.plain]
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type != "DECIMAL"]
-    table = parquet.ParquetFile(path, metadata=file.metadata, read_dictionary=texts).read(columns=wanted)
-    check_size(path, sum(_text_bytes(chunk) for column in table.columns for chunk in column.chunks))
-    for index, name in enumerate(table.column_names):
-        declared = file.schema_arrow.field(name)
-        if declared.type != table.field(index).type:
-            table = table.set_column(index, declared, _cast(table.column(index), declared.type))
     return table
 
 
@@ -106,9 +104,6 @@ def check_size(path: str | Path, texts: int = 0) -> Sizes:
 
 def _text_bytes(values: pa.Array) -> int:
     """The bytes of the texts of an array when each is written out, also where one stands in many rows."""
-    import pyarrow.compute as compute
-    from pyarrow import types
-
     if types.is_dictionary(values.type):
         lengths = compute.binary_length(values.dictionary).cast("int64")
         return int(compute.sum(lengths.take(values.indices)).as_py() or 0)
@@ -118,30 +113,17 @@ def _text_bytes(values: pa.Array) -> int:
     return sum(map(_text_bytes, inner if isinstance(inner, list) else [inner]))
 
 
-def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Texts that were read as a dictionary, as the type that the file declares."""
-    from pyarrow import types
-
-    # pyarrow has no direct conversion from a dictionary to views.
-    views = {types.is_string_view(kind): "string", types.is_binary_view(kind): "binary"}
-    return (values.cast(views[True]) if True in views else values).cast(kind)
-
-
 def column_names(path: str | Path) -> list[str]:
     """The names of the columns of a Parquet file."""
-    import pyarrow.parquet as parquet
-
     with readable(path, "Parquet"):
         return list(parquet.read_schema(path).names)
 
 
 def stored_text(path: str | Path, key: bytes) -> str | None:
     """The text that a Parquet file holds under a key of its metadata; None if there is none."""
-    import pyarrow.parquet as parquet
-
     with readable(path, "Parquet"):
-        found = (parquet.read_schema(path).metadata or {}).get(key)
-    return None if found is None else str(found.decode("utf-8", "replace"))
+        text = (parquet.read_schema(path).metadata or {}).get(key)
+    return None if text is None else str(text.decode("utf-8", "replace"))
 
 
 def check_names(there: Sequence[str], required: Sequence[str], path: str | Path, run: str | None = None) -> None:
@@ -162,8 +144,6 @@ def check_names(there: Sequence[str], required: Sequence[str], path: str | Path,
 @contextlib.contextmanager
 def readable(path: str | Path, kind: str, run: str | None = None) -> Iterator[None]:
     """A block in which what pyarrow raises for a damaged file becomes a UserError that names `path`."""
-    import pyarrow as pa
-
     check_regular(path)
     try:
         yield
@@ -174,21 +154,15 @@ def readable(path: str | Path, kind: str, run: str | None = None) -> Iterator[No
 
 def check_column(values: pa.ChunkedArray, column: Column, where: str, run: str | None, first: int = 1) -> None:
     """Raise UserError unless the values have the declared type and range; `first`: the number of the first row."""
-    import pyarrow.compute as compute
-
     if not _has_kind(values.type, column.kind):
         raise UserError(f"{where} contains {values.type}", allowed=WORDS[column.kind], run=run)
     if values.null_count and not column.nulls:
-        raise UserError(f"{where}, row {_first_row(compute.is_null(values)) + first} has no value", run=run)
+        row = compute.index(compute.is_null(values), True).as_py()
+        raise UserError(f"{where}, row {row + first} has no value", run=run)
     if column.kind in ("integer", "number") and len(values) > values.null_count:
-        tests: list[tuple[Callable[..., pa.ChunkedArray], float | None]] = [
-            (compute.less, column.lowest),
-            (compute.greater, column.highest),
-        ]
-        for outside, limit in tests:
-            outliers = None if limit is None else outside(values, limit)
-            if outliers is not None and compute.any(outliers).as_py():
-                row = _first_row(outliers)
+        for outside, limit in ((compute.less, column.lowest), (compute.greater, column.highest)):
+            row = -1 if limit is None else compute.index(outside(values, limit), True).as_py()
+            if row >= 0:
                 raise UserError(
                     f"{where}, row {row + first} is {values[row].as_py()}",
                     allowed=f"{column.lowest} to {column.highest}",
@@ -196,29 +170,14 @@ def check_column(values: pa.ChunkedArray, column: Column, where: str, run: str |
                 )
 
 
-def _first_row(outliers: pa.ChunkedArray) -> int:
-    """The index of the first row in which a column of truth values is true."""
-    import pyarrow.compute as compute
-
-    return int(compute.index(outliers, True).as_py())
-
-
 def _has_kind(kind: pa.DataType, wanted: Kind) -> bool:
-    from pyarrow import types
-
     if types.is_null(kind):  # a column without any value
         return True
-    if types.is_dictionary(kind):
-        return wanted == "text" and _has_kind(kind.value_type, wanted)
-    if wanted == "text":
-        return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    if wanted == "integer":
-        return types.is_integer(kind)
-    if wanted == "number":
-        return types.is_floating(kind) or types.is_integer(kind)
+    if wanted == "text" and types.is_dictionary(kind):
+        return _has_kind(kind.value_type, wanted)
     if wanted == "list":
         return (types.is_list(kind) or types.is_large_list(kind)) and _has_kind(kind.value_type, "number")
-    return types.is_boolean(kind)
+    return any(test(kind) for test in _TESTS[wanted])
 
 
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, 6: 4}  # bytes of a value by physical type; of a text, its place
@@ -241,7 +200,7 @@ def sizes_of(path: str | Path) -> Sizes:
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             end = len(data) - 8
-            footer, _ = _struct(data, end - int.from_bytes(data[end : end + 4], "little"))
+            footer = _Thrift(data, end - int.from_bytes(data[end : end + 4], "little")).struct()
             # Only the leaves of the schema, which have a type, have values.
             lengths = [leaf.get(2, 0) for leaf in footer[2] if 1 in leaf]
             held, encodings = int(footer[3]), [set[int]() for _ in lengths]
@@ -258,73 +217,72 @@ def sizes_of(path: str | Path) -> Sizes:
 def _chunk_bytes(data: mmap.mmap, chunk: dict[int, Any], length: int, encodings: set[int]) -> int:
     """The bytes of one column in one row group: its pages without compression, and its values; adds the encodings of
     its texts."""
-    start = chunk[9] if not 0 < chunk.get(11, 0) < chunk[9] else chunk[11]
-    end, values, held = start + chunk[7], 0, 0
-    while start < end and values < chunk[5]:
-        header, start = _struct(data, start)
+    pages = _Thrift(data, chunk[9] if not 0 < chunk.get(11, 0) < chunk[9] else chunk[11])
+    end, values, held = pages.position + chunk[7], 0, 0
+    while pages.position < end and values < chunk[5]:
+        header = pages.struct()
         of_values = header.get(5) or header.get(8) or {}
         values += max(0, of_values.get(1, 0))
         if chunk[1] == _TEXT and of_values:
             encodings.add(of_values[2 if 5 in header else 4])
         held += max(0, header[2])
-        start += max(0, header[3])
+        pages.position += max(0, header[3])
     return held + values * (length if chunk[1] == _FIXED else _WIDTHS[chunk[1]])
 
 
-def _struct(data: mmap.mmap, position: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """The fields of a struct by number, and where it ends."""
-    if position < 0 or depth > _DEEPEST:
-        raise IndexError("a struct outside the file, or too deep")
-    fields: dict[int, Any] = {}
-    number = 0
-    while (head := data[position]) != 0:
-        position += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, position = _integer(data, position)
-        if head & 15 in (1, 2):  # a truth value is its type
-            fields[number] = head & 15 == 1
-        else:
-            fields[number], position = _value(data, position, head & 15, depth)
-    return fields, position + 1
+class _Thrift:
+    """Reads values in Thrift's compact protocol from a position on."""
 
+    def __init__(self, data: mmap.mmap, position: int) -> None:
+        if position < 0:
+            raise IndexError("a struct outside the file")
+        self.data, self.position = data, position
 
-def _value(data: mmap.mmap, position: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2, 3):
-        return data[position], position + 1
-    if kind in (4, 5, 6):
-        return _integer(data, position)
-    if kind == 7:
-        return data[position + 7], position + 8
-    if kind == 8:
-        size, position = _varint(data, position)
-        return None, position + size  # no text is needed
-    if kind in (9, 10):
-        size, inner = data[position] >> 4, data[position] & 15
-        size, position = _varint(data, position + 1) if size == 15 else (size, position + 1)
-        items = []
-        for _ in range(size):
-            item, position = _value(data, position, inner, depth + 1)
-            items.append(item)
-        return items, position
-    if kind == 12:
-        return _struct(data, position, depth + 1)
-    raise IndexError(f"a value of the unknown type {kind}")
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """The fields of a struct by number."""
+        fields: dict[int, Any] = {}
+        number = 0
+        while (head := self.byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self.integer()
+            # A truth value is its type.
+            fields[number] = head & 15 == 1 if head & 15 in (1, 2) else self.value(head & 15, depth)
+        return fields
 
+    def value(self, kind: int, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise IndexError("a value that is too deep")
+        if kind in (1, 2, 3):
+            return self.byte()
+        if kind in (4, 5, 6):
+            return self.integer()
+        if kind == 7:
+            self.position += 7
+            return self.byte()
+        if kind == 8:
+            size = self.varint()
+            self.position += size
+            return None  # no text is needed
+        if kind in (9, 10):
+            head = self.byte()
+            size = self.varint() if head >> 4 == 15 else head >> 4
+            return [self.value(head & 15, depth + 1) for _ in range(size)]
+        if kind == 12:
+            return self.struct(depth + 1)
+        raise IndexError(f"a value of the unknown type {kind}")
 
-def _integer(data: mmap.mmap, position: int) -> tuple[int, int]:
-    value, position = _varint(data, position)
-    return value >> 1 ^ -(value & 1), position
+    def integer(self) -> int:
+        value = self.varint()
+        return value >> 1 ^ -(value & 1)
 
+    def varint(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise IndexError("a number of more than 64 bits")
 
-def _varint(data: mmap.mmap, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while shift < 70:
-        byte = data[position]
-        value |= (byte & 127) << shift
-        position += 1
-        if byte < 128:
-            return value, position
-        shift += 7
-    raise IndexError("a number of more than 64 bits")
+    def byte(self) -> int:
+        self.position += 1
+        return self.data[self.position - 1]

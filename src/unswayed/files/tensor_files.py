@@ -35,7 +35,12 @@ def read_tensor_file(path: str | Path, run: str = AGAIN) -> Any:
     start = _start(path, 9)
     # A safetensors file of any name begins with the length of its header, then has the header.
     if path.suffix == ".safetensors" or (start[8:] == b"{" and int.from_bytes(start[:8], "little") <= LONGEST_HEADER):
-        return _safetensors(path, run)
+        from safetensors.torch import load_file
+
+        try:
+            return load_file(path)
+        except Exception as error:
+            raise UserError(f"{_sized(path)} is truncated or not a safetensors file: {error}", run=run) from None
     if (problem := damage(path)) is not None:
         raise UserError(f"{path} is damaged: {problem}", run=run)
     return _torch(path, run)
@@ -80,15 +85,6 @@ def _as_written(archive: zipfile.ZipFile, name: str) -> bool:
     except Exception:
         return False
     return True
-
-
-def _safetensors(path: Path, run: str) -> Any:
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except Exception as error:
-        raise UserError(f"{_sized(path)} is truncated or not a safetensors file: {error}", run=run) from None
 
 
 def _torch(path: Path, run: str) -> Any:

@@ -9,6 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as compute
+import pyarrow.csv as arrow_csv
+from pyarrow import types
+
 from unswayed.errors import UserError
 
 from .records import require_fields
@@ -17,8 +22,6 @@ from .whole import parse_json, read_lines
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
-
 _TYPES = {"text": "string", "integer": "int64", "number": "double", "truth": "bool"}
 _JSON: dict[str, Any] = {"text": str, "integer": int, "number": float, "truth": bool}
 _LONGEST_HEADER = 2**20
@@ -56,9 +59,6 @@ def read_csv(
     columns to read, all if None; required: those that must be there. others: the type of columns that are not declared;
     None: that of their values. categories: columns of text in which each different text is stored once.
     """
-    import pyarrow as pa
-    import pyarrow.csv as arrow_csv
-
     names = csv_names(path, run)
     check_names(names, required, path, run)
     declared = {} if others is None else {name: Column(others) for name in names}
@@ -90,11 +90,9 @@ def read_json_lines(path: str | Path, columns: Mapping[str, Column], run: str | 
 
     pyarrow's own reader of JSON ends the process at some damaged files.
     """
-    import pyarrow as pa
-
     schema = pa.schema([(name, pa.type_for_alias(_TYPES[column.kind])) for name, column in columns.items()])
     kinds = {
-        name: _JSON[column.kind] | None if column.nulls else _JSON[column.kind] for name, column in columns.items()
+        name: _JSON[column.kind] | (None if column.nulls else _JSON[column.kind]) for name, column in columns.items()
     }
     rows = []
     for number, line in enumerate(read_lines(path, "file"), 1):
@@ -132,9 +130,6 @@ def _checked(
     table: pa.Table, columns: Mapping[str, Column], path: str | Path, run: str | None, first: int = 2
 ) -> pa.Table:
     """The table with its texts as they were before `csv_text`, if every column has the declared type."""
-    import pyarrow.compute as compute
-    import pyarrow.types as types
-
     for index, name in enumerate(table.column_names):
         values, where = table.column(name), f"{path}, column '{name}'"
         if types.is_binary(values.type):

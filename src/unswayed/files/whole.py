@@ -18,6 +18,11 @@ from typing import IO, TYPE_CHECKING, Any
 
 from unswayed.errors import CannotWrite, UserError, unknown
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 from .storage import PART, upload
 from .storage import remove_file as remove_file
 from .storage import remove_folder as remove_folder
@@ -57,8 +62,7 @@ def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
     """A new file `.NAME.….part` in the folder of `path` (created if needed), to be renamed to `path` when complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}{PART}")
-    # Unlike tempfile, which makes files that only their owner can read, this follows the umask.
-    return part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb")
+    return part, open(part, "xb")  # unlike the files of tempfile, which only their owner can read, by the umask
 
 
 def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
@@ -67,13 +71,9 @@ def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
 
     Its name is always the same, so that what a killed process left there is used and renamed by the next one.
     """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
     part = path.with_name(f".{path.name[:100]}{PART}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if needs_leases(path.parent):
+    if fcntl is None or needs_leases(path.parent):
         return None
     try:
         handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
@@ -105,8 +105,7 @@ def explained(path: str | Path, run: str = _REMEDY) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _CAUSES:
-            cause = _CAUSES[error.errno]
-            raise CannotWrite(f"cannot write {path}: {cause}", run=run) from error
+            raise CannotWrite(f"cannot write {path}: {_CAUSES[error.errno]}", run=run) from error
         raise
 
 
@@ -122,8 +121,7 @@ def check_writable(path: str | Path, run: str = _REMEDY) -> None:
         if os.path.isdir(path):
             raise UserError(f"the output {path} is a folder", allowed="a file")
         folder = next(folder for folder in Path(path).absolute().parents if folder.exists())
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 def make_folder(path: str | Path) -> Path:
@@ -233,16 +231,12 @@ def _bounded(digits: str) -> int:
 
 def _is_deep(value: object) -> bool:
     """Whether lists and objects are nested more than DEEPEST deep, which functions that follow them could not do."""
-    level = [value] if isinstance(value, (dict, list)) else []
-    for _ in range(DEEPEST):
-        level = [
-            item
-            for holder in level
-            for item in (holder.values() if isinstance(holder, dict) else holder)
-            if isinstance(item, (dict, list))
-        ]
-        if not level:
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        holders = [item for item in level if isinstance(item, (dict, list))]
+        if not holders:
             return False
+        level = [item for holder in holders for item in (holder.values() if isinstance(holder, dict) else holder)]
     return True
 
 
@@ -322,9 +316,7 @@ def needs_leases(folder: str | Path) -> bool:
 
 def _offers_locks(folder: str | Path) -> bool:
     """Whether files in this folder can be locked; True if that cannot be found out."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    if fcntl is None:
         return True
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -10,7 +10,7 @@ from unswayed.errors import UserError
 
 from .processes import defined_in_script, preload
 from .resources import prefetch
-from .scheduling import Counted, Here, Outcome, Streaming, Watch, WorkerState, attempt, schedule
+from .scheduling import Counted, Here, Outcome, Schedule, Streaming, Watch, WorkerState, attempt
 from .settings import ENGINES, EngineSettings
 
 __all__ = [
@@ -71,7 +71,7 @@ def run_tasks(
     if packed is not None:
         preload(worker)
         crew = ENGINES.load(settings.engine).crew(packed, places, settings)
-        return schedule(crew, tasks, watch, counted)
+        return Schedule(crew, tasks, watch, counted).run()
     process = Here(places[0] or "this process", places[0], watch)
     if counted is not None and hasattr(worker, "counted"):
 

@@ -49,13 +49,13 @@ class View:
         """What to say beside the numbers: failures, which workers do nothing or wait, and why."""
         reasons = {"starting": "is starting", "broken": "cannot be started", "ended": "is idle: no work is left"}
         remarks = [*([self.note] if self.note else []), *([f"{self.failed} failed"] if self.failed else [])]
+        waits = []
         for worker in self.workers:
             if worker.state in reasons:
                 remarks.append(f"{worker.name} {reasons[worker.state]}{f' ({worker.note})' * bool(worker.note)}")
-        for worker in self.workers:
-            if worker.state == "working" and worker.waited >= WAITS:
-                remarks.append(f"{worker.name} waits for pictures {worker.waited:.0%} of the time (see --workers)")
-        return remarks
+            elif worker.waited >= WAITS:
+                waits.append(f"{worker.name} waits for pictures {worker.waited:.0%} of the time (see --workers)")
+        return remarks + waits
 
 
 class Monitor:
@@ -75,14 +75,14 @@ class Monitor:
         self.begun: tuple[float, int] | None = None
         self.handle: int | None = None
         self.number, self.lock, self.ended = 0, threading.Lock(), threading.Event()
-        self.thread = threading.Thread(target=self._beat_regularly, daemon=True, name="heartbeat")
+        self.thread = threading.Thread(target=self._beat, daemon=True, name="heartbeat")
 
     def __enter__(self) -> Monitor:
         self.made = not self.folder.exists()
         make_folder(self.folder)
         with contextlib.suppress(OSError):  # Windows opens no folders
             self.handle = os.open(self.folder, os.O_RDONLY)
-        for path, beat in _beats(self.folder):
+        for path, beat in _beats(self.folder).items():
             if _is_dead(beat) or path == self.path:
                 remove_file(path)
         for path in self.folder.glob(f".{_NAME.format('*', '*')}.part"):
@@ -90,7 +90,7 @@ class Monitor:
             with contextlib.suppress(OSError):
                 if _is_dead({"machine": machine, "process": process, "time": path.stat().st_mtime}):
                     path.unlink()  # of a process that was killed while it wrote
-        self._beat()
+        self._write()
         self.thread.start()
         return self
 
@@ -144,20 +144,18 @@ class Monitor:
         if self.show is not None:
             self.show(self.view)
 
-    def _beat_regularly(self) -> None:
-        while not self.ended.wait(self.every):
-            self._beat()
-
     def _beat(self) -> None:
+        while not self.ended.wait(self.every):
+            self._write()
+
+    def _write(self) -> None:
         self.number += 1
-        with self.lock:
-            view = self.view
+        view = self.view
         beat = {"machine": _machine(), "process": os.getpid(), "number": self.number, "time": time.time()}
         # A folder that cannot be written to is reported by the command itself.
         with contextlib.suppress(OSError, UserError):
-            if not self._is_there():
-                return  # it was moved or deleted, and must not be made again
-            write_json(self.path, {**asdict(view), **beat, "remarks": view.remarks})
+            if self._is_there():  # one that was moved or deleted must not be made again
+                write_json(self.path, {**asdict(view), **beat, "remarks": view.remarks})
 
 
 @dataclass(frozen=True)
@@ -176,29 +174,27 @@ def heartbeats(folder: Path, patience: float | None = None) -> list[Heartbeat]:
     it is read again after `patience` seconds, by default two heartbeats later: if its number has changed, the process
     is alive.
     """
-    first = dict(_beats(folder))
+    first = _beats(folder)
     age = {path: time.time() - float(beat.get("time") or 0) for path, beat in first.items()}
     doubtful = [path for path, beat in first.items() if not 0 <= age[path] < STALE and not _is_ours(beat)]
     if doubtful:
         time.sleep(2 * EVERY + 1 if patience is None else patience)
-    again = dict(_beats(folder)) if doubtful else first
-    found = []
-    for path, beat in first.items():
-        if path not in again:
-            continue  # it has just ended
-        moved = again[path].get("number") != beat.get("number")
-        alive = moved or (path not in doubtful and not _is_dead(beat))
-        found.append(Heartbeat(alive, 0.0 if moved else age[path], again[path]))
-    return found
+    again = _beats(folder) if doubtful else first
+    last = []
+    for path in (path for path in first if path in again):  # the others have just ended
+        moved = again[path].get("number") != first[path].get("number")
+        alive = moved or (path not in doubtful and not _is_dead(first[path]))
+        last.append(Heartbeat(alive, 0.0 if moved else age[path], again[path]))
+    return last
 
 
-def _beats(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
+def _beats(folder: Path) -> dict[Path, dict[str, Any]]:
     refresh(folder)
-    found = []
+    beats = {}
     for path in sorted(folder.glob(_NAME.format("*", "*"))):
         with contextlib.suppress(UserError):  # damaged, or its command has just ended
-            found.append((path, read_object(path)))
-    return found
+            beats[path] = read_object(path)
+    return beats
 
 
 def _machine() -> str:

@@ -42,22 +42,11 @@ def finished_card(path: Path, mark: str, fingerprint: str) -> dict[str, Any] | N
 
     A run that is killed between the two files leaves the card of earlier settings, or none.
     """
-    card = path.with_suffix(".json")
-    if not card.is_file() or stored_mark(path, mark) != fingerprint:
-        return None
-    try:
-        known = read_object(card)
-    except UserError:
-        return None
-    return known if known.get(mark) == fingerprint else None
-
-
-def stored_mark(path: Path, mark: str) -> str | None:
-    """The fingerprint in a Parquet file; None without one, without the file, or if it is damaged."""
-    try:
-        return stored_text(path, f"unswayed.{mark}".encode()) if path.is_file() else None
-    except UserError:
-        return None
+    with contextlib.suppress(UserError):  # one of them is missing or damaged
+        card = read_object(path.with_suffix(".json"))
+        if card.get(mark) == fingerprint == stored_text(path, f"unswayed.{mark}".encode()):
+            return card
+    return None
 
 
 class Parts:
@@ -73,7 +62,7 @@ class Parts:
         self.unreadable: dict[str, str] = {}
         self.done: set[int] = set()
         for path in self.files() if not prefix else ():
-            first, last = (int(number) for number in path.stem.split("-"))
+            first, last = map(int, path.stem.split("-"))
             self.done |= set(range(first, last + 1))
 
     def files(self) -> list[Path]:
@@ -145,21 +134,18 @@ class ItemTable:
 
     def rows(self) -> pa.Table:
         """The rows of earlier runs with equal settings; those with other settings or other columns are ignored."""
-        files = self.parts().files()
-        if stored_mark(self.path, KEY) == self.key:
-            files.append(self.path)
         tables, seen = [self.schema.empty_table()], set[str]()
-        for file in files:
-            try:
+        for file in (*self.parts().files(), self.path):
+            with contextlib.suppress(UserError):  # a damaged file is made again
+                if file == self.path and stored_text(file, f"unswayed.{KEY}".encode()) != self.key:
+                    continue
                 table = read_checked(file, {})
-            except UserError:  # a damaged file is made again
-                continue
-            if not table.schema.equals(self.schema):
-                continue
-            names = table[self.id_column].to_pylist()
-            # An item that two processes measured is kept once.
-            tables.append(table.filter(pa.array([name not in seen for name in names], pa.bool_())))
-            seen |= set(names)
+                if not table.schema.equals(self.schema):
+                    continue
+                names = table[self.id_column].to_pylist()
+                # An item that two processes measured is kept once.
+                tables.append(table.filter(pa.array([name not in seen for name in names], pa.bool_())))
+                seen |= set(names)
         return pa.concat_tables(tables)
 
     def is_finished(self) -> bool:
@@ -173,7 +159,9 @@ class ItemTable:
 
     def merge(self, failures: Mapping[str, str]) -> None:
         """Write the file and its card from the rows of all parts; UserError if those of an item are lost."""
-        table = self._in_order(self.rows())
+        rows, position = self.rows(), {item: index for index, item in enumerate(self.ids)}
+        order = [(position.get(item, len(position)), row) for row, item in enumerate(rows[self.id_column].to_pylist())]
+        table = rows.take(pa.array([row for _, row in sorted(order)], pa.int64()))  # those of other items at the end
         if not len(table):
             reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
             raise UserError(f"no picture could be measured: {reasons[:500]}")
@@ -190,9 +178,3 @@ class ItemTable:
         remove_folder(self.folder)
         with contextlib.suppress(OSError):
             self.folder.parent.rmdir()
-
-    def _in_order(self, table: pa.Table) -> pa.Table:
-        """The rows of `ids` in their order, then those of other items."""
-        position = {item: index for index, item in enumerate(self.ids)}
-        order = [(position.get(item, len(position)), row) for row, item in enumerate(table[self.id_column].to_pylist())]
-        return table.take(pa.array([row for _, row in sorted(order)], pa.int64()))

@@ -44,6 +44,20 @@ class _Process:
     process: BaseProcess
     pipe: Connection
 
+    def message(self) -> Message:
+        """The next message, which there is; the cause of its death where the pipe is closed."""
+        try:
+            message: Message = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode
+            cause = f"exit code {code}" if code is None or code >= 0 else signal.Signals(-code).name
+            message = Message(ended=True, died=cause + ", most likely out of memory" * (cause == "SIGKILL"))
+        if message.ended:
+            self.pipe.close()
+            self.process.join()
+        return message
+
 
 class LocalEngine:
     """Processes of this machine."""
@@ -74,7 +88,7 @@ class Processes:
     def start(self, place: str | None) -> _Process:
         ours, theirs = multiprocessing.Pipe()
         kind = ForkServerProcess if defined_in_script(self.packed) else _WithoutScript
-        with _STARTING, _one_thread(), _no_interrupt():
+        with _inherited():
             # The server keeps the environment that it was started in, so the current one is sent.
             process = kind(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
             process.start()
@@ -88,8 +102,8 @@ class Processes:
             worker.pipe.send(envelope)
 
     def receive(self, workers: Sequence[_Process]) -> list[tuple[_Process, Message]]:
-        by_pipe = {id(worker.pipe): worker for worker in workers}
-        return [(worker := by_pipe[id(pipe)], _message(worker)) for pipe in wait([worker.pipe for worker in workers])]
+        ready = set(map(id, wait([worker.pipe for worker in workers])))
+        return [(worker, worker.message()) for worker in workers if id(worker.pipe) in ready]
 
     def stop(self, workers: Sequence[_Process]) -> None:
         """Close every pipe, which ends the processes at once."""
@@ -126,25 +140,6 @@ class _Popen(popen_forkserver.Popen):
 
 class _WithoutScript(ForkServerProcess):
     _Popen = staticmethod(_Popen)
-
-
-def _message(worker: _Process) -> Message:
-    try:
-        message: Message = pickle.loads(worker.pipe.recv_bytes())
-    except (EOFError, OSError):
-        worker.process.join()
-        message = Message(ended=True, died=_cause(worker.process.exitcode))
-    if message.ended:
-        worker.pipe.close()
-        worker.process.join()
-    return message
-
-
-def _cause(code: int | None) -> str:
-    if code is None or code >= 0:
-        return f"exit code {code}"
-    name = signal.Signals(-code).name
-    return f"{name}, most likely out of memory" if name == "SIGKILL" else name
 
 
 def preload(worker: Any) -> None:
@@ -190,26 +185,18 @@ def defined_in_script(packed: bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Set the environment that a new process inherits; libraries read it when they are first imported."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
+def _inherited() -> Iterator[None]:
+    """Set what a new process inherits: the number of threads, which libraries read when they are first imported, and
+    the blocked signal of Ctrl-C, which reaches only the parent; that then ends its processes."""
+    with _STARTING:
+        resource_tracker.ensure_running()  # its first start would unblock the signal
+        before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
+        signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        os.environ.update(ONE_THREAD)
+        try:
+            yield
+        finally:
+            for name in ONE_THREAD.keys() - before.keys():
                 os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
-    """Let Ctrl-C reach only the parent, which then ends its processes; a spawned one inherits the blocked signal."""
-    resource_tracker.ensure_running()  # its first start would unblock the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.environ.update(before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, signals)

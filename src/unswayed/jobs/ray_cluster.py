@@ -50,11 +50,8 @@ class Actors:
 
     def start(self, place: str | None) -> _Handle:
         options = {"num_cpus": 1, "num_gpus": self.share, "max_concurrency": 2, "scheduling_strategy": "SPREAD"}
-        actor = (
-            self.ray.remote(_Actor)
-            .options(**options)
-            .remote(self.packed, place, os.getcwd(), sys.path, str(copies_folder()))
-        )
+        kind = self.ray.remote(_Actor).options(**options)
+        actor = kind.remote(self.packed, place, os.getcwd(), sys.path, str(copies_folder()))
         self.started = time.monotonic()
         return _Handle(actor, actor.next_message.remote())
 
@@ -63,24 +60,25 @@ class Actors:
 
     def receive(self, workers: Sequence[_Handle]) -> list[tuple[_Handle, Message]]:
         by_reference = {worker.coming: worker for worker in workers}
-        while not (ready := self._ready(list(by_reference))):
+        while True:
+            try:
+                ready = self.ray.wait(list(by_reference), num_returns=1, timeout=5)[0]
+            except (self.ray.exceptions.RayError, OSError) as error:
+                raise UserError(
+                    f"the connection to the Ray cluster was lost: {first_line(error)}", run="the same command again"
+                ) from None
+            if ready:
+                return [(worker := by_reference[reference], self._message(worker)) for reference in ready]
             if not any(worker.placed for worker in workers) and time.monotonic() - self.started > PATIENCE:
+                free, all_of_it = (
+                    ", ".join(f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU"))
+                    for resources in (self.ray.available_resources(), self.ray.cluster_resources())
+                )
                 raise UserError(
                     f"the Ray cluster has no room for an actor with 1 CPU and {self.share:g} GPU; it has "
-                    f"{_listed(self.ray.available_resources())} free of {_listed(self.ray.cluster_resources())}",
+                    f"{free} free of {all_of_it}",
                     run="ray status",
                 )
-        return [(worker := by_reference[reference], self._message(worker)) for reference in ready]
-
-    def _ready(self, references: list[Any]) -> list[Any]:
-        """The references whose messages have arrived, after at most five seconds."""
-        try:
-            found: list[Any] = self.ray.wait(references, num_returns=1, timeout=5)[0]
-            return found
-        except (self.ray.exceptions.RayError, OSError) as error:
-            raise UserError(
-                f"the connection to the Ray cluster was lost: {first_line(error)}", run="the same command again"
-            ) from None
 
     def stop(self, workers: Sequence[_Handle]) -> None:
         for worker in workers:
@@ -92,7 +90,11 @@ class Actors:
             message: Message = self.ray.get(worker.coming)
             worker.placed = True
         except self.ray.exceptions.RayError as error:
-            message = Message(ended=True, died=_cause(error), lost=_lost_machine(error))
+            # Ray has no attributes for why an actor died and whether its machine is gone, only the text of its error.
+            cause = re.search(r"(?:because|detail:|cause:)\s*(.+)", str(error))
+            gone = re.search(r"\bnode (has died|is dead|was preempted)", str(error)) is not None
+            died = cause[1].strip() if cause else first_line(error)
+            message = Message(ended=True, died=died, lost=getattr(error, "preempted", False) or gone)
         if message.ended:
             self.stop([worker])
         else:
@@ -169,22 +171,3 @@ class RayEngine:
         kind, each = ("GPU", settings.per_gpu) if places[0] == GPU else ("CPU", 1)
         nodes = [node["Resources"] for node in _connected(settings.address).nodes() if node["Alive"]]
         return min(len(places), max((int(node.get(kind, 0)) * each for node in nodes), default=1) or 1)
-
-
-def _cause(error: Exception) -> str:
-    """Why an actor died, without Ray's own traceback."""
-    found = re.search(r"(?:because|detail:|cause:)\s*(.+)", str(error))
-    return found[1].strip() if found else first_line(error)
-
-
-def _lost_machine(error: Exception) -> bool:
-    """Whether an actor died because its machine is gone, and not by what it did itself."""
-    # Ray has no attribute for it: its error of an actor holds the reason only as text.
-    return (
-        getattr(error, "preempted", False)
-        or re.search(r"\bnode (has died|is dead|was preempted)", str(error)) is not None
-    )
-
-
-def _listed(resources: dict[str, float]) -> str:
-    return ", ".join(f"{resources.get(name, 0):g} {name}" for name in ("CPU", "GPU"))

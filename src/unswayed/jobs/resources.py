@@ -180,12 +180,11 @@ class Threads:
         for count in (1, self.most):
             self.torch.set_num_threads(count)
             self.run()
-            tries = []
+            times = [time.perf_counter()]
             for _ in range(2):
-                start = time.perf_counter()
                 self.run()
-                tries.append(time.perf_counter() - start)
-            seconds[count] = min(tries)
+                times.append(time.perf_counter())
+            seconds[count] = min(times[1] - times[0], times[2] - times[1])
         self.chosen = min(seconds, key=lambda count: seconds[count])
         self.torch.set_num_threads(self.chosen)
         self.measured, self.busy = time.monotonic(), busy
@@ -228,8 +227,7 @@ def copies(original: Original, lanes: int, items: int, size: int) -> list[Origin
     fitting = free_bytes(torch.device("cpu")) // 2 // (LANE_BYTES + size)
     made = [original]
     with contextlib.suppress(Exception):
-        for _ in range(min(lanes, items, fitting) - 1):
-            made.append(copy.deepcopy(original))
+        made.extend(copy.deepcopy(original) for _ in range(min(lanes, items, fitting) - 1))
     return made
 
 
@@ -238,24 +236,19 @@ def in_lanes(works: Sequence[Callable[[Item], Result]], items: Iterable[Item]) -
 
     A single one is called by this thread, when its result is requested.
     """
-    if len(works) == 1:
-        for item in items:
-            with one_thread():
-                result = works[0](item)
-            yield result
-        return
-    free: queue.SimpleQueue[Callable[[Item], Result]] = queue.SimpleQueue()
-    for work in works:
-        free.put(work)
+    free = deque(works)
 
     def run(item: Item) -> Result:
-        work = free.get()
+        work = free.popleft()  # there is one, since there are as many as threads
         try:
             with one_thread():  # the number of threads is a property of each thread
                 return work(item)
         finally:
-            free.put(work)
+            free.append(work)
 
+    if len(works) == 1:
+        yield from map(run, items)
+        return
     waiting: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(len(works), thread_name_prefix="lane") as pool, contextlib.ExitStack() as leaving:
         leaving.callback(lambda: [future.cancel() for future in waiting])
@@ -275,44 +268,33 @@ def prefetch(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
     >>> list(prefetch([1, 2, 3], count=2))
     [1, 2, 3]
     """
-    ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=count)
-    stopped = threading.Event()
-
-    def put(kind: str, value: object) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put((kind, value), timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+    ready: queue.SimpleQueue[tuple[Item] | BaseException | None] = queue.SimpleQueue()
+    room, stopped = threading.Semaphore(count), threading.Event()
 
     def fetch() -> None:
         iterator = iter(items)
         try:
             for item in iterator:
-                if not put("item", item):
+                room.acquire()
+                if stopped.is_set():
                     return
-            put("end", None)
+                ready.put((item,))
+            ready.put(None)
         except BaseException as error:
-            put("error", error)
+            ready.put(error)
         finally:
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                close()
+            if hasattr(iterator, "close"):
+                iterator.close()
 
     thread = threading.Thread(target=fetch, daemon=True, name="prefetch")
     thread.start()
     try:
-        while True:
-            kind, value = ready.get()
-            if kind == "item":
-                yield value  # type: ignore[misc]
-            elif kind == "end":
-                return
-            else:
-                assert isinstance(value, BaseException)
-                raise value
+        while (fetched := ready.get()) is not None:
+            if isinstance(fetched, BaseException):
+                raise fetched
+            room.release()
+            yield fetched[0]
     finally:
         stopped.set()
+        room.release()
         thread.join()

@@ -18,6 +18,7 @@ from unswayed.errors import UserError, reason_of
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+State = Literal["starting", "working", "ended", "broken"]
 TRIES = 2
 # How often a task may lose its machine, and a place its machine while a worker starts there. On machines that can be
 # taken away at any time this is normal; the limit only ends runs that would never end.
@@ -50,7 +51,7 @@ class WorkerState:
 
     name: str
     device: str | None
-    state: Literal["starting", "working", "ended", "broken"]
+    state: State
     begun: int
     finished: int
     note: str = ""
@@ -91,15 +92,12 @@ class Crew(Protocol):
 
     def send(self, worker: Any, envelope: tuple[int, Any] | None) -> None:
         """Give a worker the numbered task that it wants, or None: there are no more."""
-        ...
 
     def receive(self, workers: Sequence[Any]) -> list[tuple[Any, Message]]:
         """Wait for at least one message."""
-        ...
 
     def stop(self, workers: Sequence[Any]) -> None:
         """End all workers at once."""
-        ...
 
 
 @dataclass
@@ -136,43 +134,35 @@ class _Place:
         return self.stillborn >= TRIES or self.losses >= LOSSES
 
     def state(self) -> WorkerState:
-        kind: Literal["starting", "working", "ended", "broken"] = "working" if self.asked else "starting"
+        kind: State = "working" if self.asked else "starting"
         if self.worker is None:
             kind = "broken" if self.broken else "ended"
         waited = min(1.0, self.waited / max(1e-9, time.monotonic() - self.since)) if self.asked else 0.0
         return WorkerState(self.name, self.device, kind, len(self.begun), self.finished, self.note, waited)
 
 
-class _Schedule:
+class Schedule:
     """The tasks that wait, first those to be repeated, and the places where workers do them."""
 
-    def __init__(self, crew: Crew, tasks: Iterable[Any], watch: Watch | None, counted: Counted | None) -> None:
+    def __init__(
+        self, crew: Crew, tasks: Iterable[Any], watch: Watch | None = None, counted: Counted | None = None
+    ) -> None:
         self.crew, self.watch, self.counted = crew, watch, counted
         self.waiting = (_Job(number, task) for number, task in enumerate(tasks))
         self.retries: deque[_Job] = deque()
         # Tasks of streams that died twice: each group has a worker for itself, and one that dies again is halved.
         self.groups: deque[list[_Job]] = deque()
-        self.places = [
-            _Place(f"{device or 'worker'} {number}", device) for number, device in enumerate(crew.places, start=1)
-        ]
-
-    def following(self, group: deque[_Job] | None) -> _Job | None:
-        """The next task of the group, or of all those that wait, if there is one."""
-        if group is not None:
-            return group.popleft() if group else None
-        return self.retries.popleft() if self.retries else next(self.waiting, None)
-
-    def has_more(self) -> bool:
-        if not self.retries and not self.groups:
-            self.retries.extend(itertools.islice(self.waiting, 1))
-        return bool(self.retries or self.groups)
+        self.places = [_Place(f"{place or 'worker'} {number}", place) for number, place in enumerate(crew.places, 1)]
 
     def run(self) -> Iterator[Outcome]:
+        """One outcome for every task, in the order in which they finish."""
         try:
             while True:
                 self.fill()
                 busy = {id(place.worker): place for place in self.places if place.worker is not None}
-                if not any(place.begun for place in busy.values()) and not self.has_more():
+                if not self.retries and not self.groups:
+                    self.retries.extend(itertools.islice(self.waiting, 1))
+                if not (self.retries or self.groups or any(place.begun for place in busy.values())):
                     return
                 outcomes: list[Outcome] = []
                 for worker, message in self.crew.receive([place.worker for place in busy.values()]):
@@ -197,24 +187,26 @@ class _Schedule:
         """What follows from a message of the worker in a place."""
         if message.error is not None:
             raise message.error
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         place.waited = max(place.waited, message.waited)
         self.count(place, message.counted)
         if message.number is not None:
             job = place.begun.pop(message.number)
             place.finished += 1
-            if message.failure is not None:
-                self.count(place, -place.counted)
-            place.counted = 0
             if message.failure is None:
-                found.append(Outcome(job.task, message.result))
+                outcomes.append(Outcome(job.task, message.result))
             else:
-                found += self.failed([job], message.failure)
+                self.count(place, -place.counted)
+                outcomes += self.failed([job], message.failure)
+            place.counted = 0
         if message.wants:
             if not place.asked:
                 place.asked, place.stillborn, place.losses, place.since = True, 0, 0, time.monotonic()
                 place.group = deque(self.groups.popleft()) if self.groups else None
-            following = self.following(place.group)
+            tasks = self.retries if place.group is None else place.group
+            following = tasks.popleft() if tasks else None
+            if following is None and place.group is None:
+                following = next(self.waiting, None)
             if following is not None:
                 place.begun[following.number] = following
             self.crew.send(place.worker, None if following is None else (following.number, following.task))
@@ -222,9 +214,9 @@ class _Schedule:
             place.note = message.died or ""
             self.count(place, -place.counted)
             if message.died is not None:
-                found += self.died(place, message.died, message.lost)
+                outcomes += self.died(place, message.died, message.lost)
             place.worker, place.begun = None, {}
-        return found
+        return outcomes
 
     def count(self, place: _Place, more: int) -> None:
         """Count what is done of the current task of a worker; less than nothing if that is lost."""
@@ -244,10 +236,8 @@ class _Schedule:
             self.retries.extend(spared)
         elif rest := [*spared, *place.group]:
             self.groups.append(rest)
-        reason = (
-            f"its machine was lost more than {LOSSES} times" if lost else "the process that worked on it died twice"
-        )
-        return self.failed(others, f"{reason} ({cause})")
+        reason = f"its machine was lost more than {LOSSES} times"
+        return self.failed(others, f"{reason if lost else 'the process that worked on it died twice'} ({cause})")
 
     def failed(self, jobs: Sequence[_Job], reason: str) -> list[Outcome]:
         """Repeat the tasks of a worker that failed; a task that was alone with it twice has failed for good."""
@@ -260,13 +250,6 @@ class _Schedule:
         half = (len(again) + 1) // 2
         self.groups.extend(group for group in (again[:half], again[half:]) if group)
         return []
-
-
-def schedule(
-    crew: Crew, tasks: Iterable[Task], watch: Watch | None = None, counted: Counted | None = None
-) -> Iterator[Outcome[Task, Any]]:
-    """One outcome for every task, in the order in which they finish."""
-    return _Schedule(crew, tasks, watch, counted).run()
 
 
 Item = TypeVar("Item")
@@ -317,13 +300,8 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
     """Do tasks until `receive` returns None; packed: the pickled worker, device: where it computes, or None."""
     try:
         worker = pickle.loads(packed)  # from our own parent
-        run = _stream if hasattr(worker, "stream") else _one_by_one
-        run(
-            worker,
-            {} if device is None else {"device": device},
-            receive,
-            lambda message: send(replace(message, waited=seconds_waited())),
-        )
+        place = {} if device is None else {"device": device}
+        _work(worker, place, receive, lambda message: send(replace(message, waited=seconds_waited())))
         send(Message(ended=True))
     except UserError as error:
         send(Message(error=error))
@@ -331,35 +309,38 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
         send(Message(ended=True, died=reason_of(error)))
 
 
-class _Count:
-    """Counts what is done of a task, and sends it now and then."""
+def _work(worker: Any, place: dict[str, str], receive: Receive, tell: Send) -> None:
+    numbers: dict[Any, int] = {}
+    unsent, sent = 0, time.monotonic()
 
-    def __init__(self, send: Send) -> None:
-        self.send, self.unsent, self.sent = send, 0, time.monotonic()
+    def envelopes() -> Iterator[tuple[int, Any]]:
+        tell(Message(wants=True))
+        while (envelope := receive()) is not None:
+            yield envelope
+            tell(Message(wants=True))
 
-    def __call__(self, more: int) -> None:
-        self.unsent += more
-        if time.monotonic() - self.sent > BETWEEN:
-            self.send(Message(counted=self.rest()))
+    def tasks() -> Iterator[Any]:
+        for number, task in envelopes():
+            numbers[task] = number
+            yield task
 
-    def rest(self) -> int:
-        """Return what was not sent yet; it counts as sent."""
-        unsent, self.unsent, self.sent = self.unsent, 0, time.monotonic()
-        return unsent
+    def count(more: int) -> None:
+        nonlocal unsent, sent
+        unsent += more
+        if time.monotonic() - sent > BETWEEN:
+            tell(Message(counted=unsent))
+            unsent, sent = 0, time.monotonic()
 
-
-def _one_by_one(worker: Any, place: dict[str, str], receive: Receive, send: Send) -> None:
-    answer, count = Message(wants=True), _Count(send)
+    if hasattr(worker, "stream"):
+        for outcome in worker.stream(tasks(), **place):
+            tell(Message(number=numbers.pop(outcome.task), result=outcome.result, failure=outcome.failure))
+        return
     if hasattr(worker, "counted"):
         worker.counted = count
-    while True:
-        send(answer)
-        envelope = receive()
-        if envelope is None:
-            return
-        number, task = envelope
+    for number, task in envelopes():
         done = attempt(worker, task, place)
-        answer = Message(wants=True, number=number, counted=count.rest(), **done)
+        tell(Message(number=number, counted=unsent, **done))
+        unsent, sent = 0, time.monotonic()
 
 
 def attempt(worker: Any, task: Any, place: dict[str, str]) -> dict[str, Any]:
@@ -370,19 +351,3 @@ def attempt(worker: Any, task: Any, place: dict[str, str]) -> dict[str, Any]:
         raise
     except Exception as error:
         return {"failure": reason_of(error)}
-
-
-def _stream(worker: Any, place: dict[str, str], receive: Receive, send: Send) -> None:
-    numbers: dict[Any, int] = {}
-
-    def tasks() -> Iterator[Any]:
-        while True:
-            send(Message(wants=True))
-            envelope = receive()
-            if envelope is None:
-                return
-            numbers[envelope[1]] = envelope[0]
-            yield envelope[1]
-
-    for outcome in worker.stream(tasks(), **place):
-        send(Message(number=numbers.pop(outcome.task), result=outcome.result, failure=outcome.failure))

@@ -22,19 +22,15 @@ class Engine(Protocol):
 
     def crew(self, packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Crew:
         """What starts workers in these places; packed: the pickled worker."""
-        ...
 
     def cores(self, settings: EngineSettings) -> int:
         """How many CPU cores there are."""
-        ...
 
     def places(self, settings: EngineSettings) -> list[str]:
         """The devices of the workers: those of the settings, or else all."""
-        ...
 
     def on_a_machine(self, settings: EngineSettings, places: Sequence[str]) -> int:
         """How many of the workers in these places share the cores of one machine."""
-        ...
 
 
 # facts: `this_process`: a single worker may run in this process; `address`: the engine is reached at an address.

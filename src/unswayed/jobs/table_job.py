@@ -68,11 +68,9 @@ class TableWork(Protocol):
 
     def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
         """What became of each table of the share; the rows are in part files."""
-        ...
 
     def journal(self, share: Share) -> Path:
         """The file of the journal of a careful share."""
-        ...
 
 
 @dataclass(eq=False)
@@ -112,11 +110,8 @@ class TableJob:
         itself, so that an item or a model that ends it fails alone.
         """
         number, of = self.shard
-        tasks = [
-            Share(tuple(group), (number - 1) * shares + place, of * shares)
-            for group in groups
-            for place in range(shares)
-        ]
+        parts = range((number - 1) * shares, number * shares)
+        tasks = [Share(tuple(group), part, of * shares) for group in groups for part in parts]
         self.expected.update(table for task in tasks for table in task.tables)
         broken = []
         if here is None:
@@ -189,13 +184,16 @@ class TableJob:
         yield from self._collected([Reply(table, error="it failed in another part") for table in failed])
         share = replace(share, careful=True, tables=tuple(table for table in share.tables if table not in failed))
         while share.tables:
-            share, outcome, name = isolate(
-                share, lambda task: next(iter(self._outcomes(work, [task], self.devices[:1]))), work.journal
-            )
+            _last_entry(work.journal(share))  # left by an earlier run
+            outcome = next(iter(self._outcomes(work, [share], self.devices[:1])))
             if outcome.result is not None:
                 yield from self._collected(outcome.result)
                 return
-            guilty: Sequence[Hashable] = [table for table in share.tables if table == name] or share.tables
+            kind, name = _last_entry(work.journal(share))
+            if kind == "picture" and len(share.skipped) < MOST_POISONED:
+                share = replace(share, skipped=(*share.skipped, (name, f"{name}: {outcome.failure}")))
+                continue
+            guilty = [table for table in share.tables if kind == "model" and table == name] or share.tables
             yield from self._collected([Reply(table, error=outcome.failure) for table in guilty])
             share = replace(share, tables=tuple(table for table in share.tables if table not in guilty))
 
@@ -217,31 +215,13 @@ class Journal:
         write_json(self.path, {"kind": kind, "name": name})
 
 
-def isolate(
-    share: Share, run: Callable[[Share], Outcome[Share, Any]], journal: Callable[[Share], Path]
-) -> tuple[Share, Outcome[Share, Any], str]:
-    """Repeat a careful share, each time without the item at which its process died, until another cause is left.
-
-    Returns the last share, its outcome, and the name of the model that was in use if its process died again.
-    """
-    last_entry(journal(share))  # left by an earlier run
-    while True:
-        outcome = run(share)
-        if outcome.failure is None:
-            return share, outcome, ""
-        kind, name = last_entry(journal(share)) or ("", "")
-        if kind != "picture" or len(share.skipped) >= MOST_POISONED:
-            return share, outcome, name if kind == "model" else ""
-        share = replace(share, skipped=(*share.skipped, (name, f"{name}: {outcome.failure}")))
-
-
-def last_entry(path: Path) -> tuple[str, str] | None:
-    """Return and delete the last entry of a process that died: a kind and a name; None without one."""
+def _last_entry(path: Path) -> tuple[str, str]:
+    """Return and delete the last entry of a process that died: a kind and a name, which are empty without one."""
     try:
         entry = read_json(path)
         return str(entry["kind"]), str(entry["name"])
     except (UserError, KeyError, TypeError):
-        return None
+        return "", ""
     finally:
         with contextlib.suppress(OSError):
             remove_file(path)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 import os
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -22,7 +21,7 @@ from unswayed.scene import Scene
 from unswayed.specs import Spec, existing_folder
 
 from .pictures import LONGEST_SIDE, read_picture, shrunk
-from .source import Entry, Source, unique_slugs
+from .source import Entry, Source, named
 
 OBJECTS = ("largest", "all")
 MOST_BYTES = 2**30
@@ -75,17 +74,23 @@ def open_coco(spec: Spec) -> Source:
     labels = own([category.name for category in categories], "coco")
     index_of = {category.id: index for index, category in enumerate(categories)}
     ordered = sorted(content.annotations, key=lambda annotation: (annotation.image_id, annotation.id))
-    chosen = [annotation for annotation in ordered if not annotation.iscrowd and annotation.image_id in pictures]
-    if objects == "largest":
-        chosen = _largest(chosen)
-    names = [_name(pictures[annotation.image_id], annotation.id if objects == "all" else None) for annotation in chosen]
-    entries = []
-    for scene_id, annotation in zip(unique_slugs(names), chosen, strict=True):
+    chosen: dict[object, _Annotation] = {}
+    for annotation in ordered:
+        if not annotation.iscrowd and annotation.image_id in pictures:
+            scene = annotation.image_id if objects == "largest" else len(chosen)
+            if scene not in chosen or (annotation.area or 0) > (chosen[scene].area or 0):
+                chosen[scene] = annotation
+    names, entries = [], []
+    for annotation in chosen.values():
         picture = pictures[annotation.image_id]
+        name = PurePosixPath(picture.file_name)
+        if not name.name:
+            raise UserError(f"picture {picture.id} has the file_name {picture.file_name!r}", allowed="a file's name")
+        names.append(str(name if objects == "largest" else name.with_stem(f"{name.stem}-{annotation.id}")))
         detail = annotation.id, annotation.segmentation, picture.height, picture.width
         label = index_of.get(annotation.category_id)
-        entries.append(Entry(scene_id, str(folder / picture.file_name), None, label, detail=detail))
-    return Source(spec.text, labels, tuple(entries), load_annotated)
+        entries.append(Entry("", str(folder / picture.file_name), None, label, detail=detail))
+    return Source(spec.text, labels, named(entries, names), load_annotated)
 
 
 def load_annotated(entry: Entry) -> Scene:
@@ -106,11 +111,7 @@ def _read(path: Path) -> _Content:
     where = f"{path} is not a COCO annotation file with objects"
     content = read_json(path, MOST_BYTES)
     require_fields(content, {"annotations": list}, where)
-    outlined = [
-        annotation
-        for annotation in content["annotations"]
-        if isinstance(annotation, dict) and "segmentation" in annotation
-    ]
+    outlined = [item for item in content["annotations"] if isinstance(item, dict) and "segmentation" in item]
     return checked(_Content, content | {"annotations": outlined}, where)
 
 
@@ -119,30 +120,14 @@ def _pictures_folder(path: Path, given: str | None, pictures: list[_Picture], te
     if given is not None:
         return existing_folder(Path(given).expanduser(), text)
     split = path.stem.rpartition("_")[2]
-    around = (path.parent, path.parent.parent)
-    likely = [root / inner for root in around for inner in (split, f"images/{split}", "images", "")]
     first = [picture.file_name for picture in pictures[:20]]
-    for folder in likely:
-        if any(os.path.isfile(folder / name) for name in first):
-            return folder
+    for root in (path.parent, path.parent.parent):
+        for inner in (split, f"images/{split}", "images", ""):
+            if any(os.path.isfile(root / inner / name) for name in first):
+                return root / inner
     raise UserError(
         f"the pictures of {path}, such as {first[:1]}, were not found near it", allowed=f"coco:{path}?images=DIR"
     )
-
-
-def _largest(annotations: list[_Annotation]) -> list[_Annotation]:
-    """The annotation with the largest area of each picture; the first of equal ones."""
-    of_picture: dict[int, list[_Annotation]] = defaultdict(list)
-    for annotation in annotations:
-        of_picture[annotation.image_id].append(annotation)
-    return [max(group, key=lambda annotation: annotation.area or 0) for group in of_picture.values()]
-
-
-def _name(picture: _Picture, annotation: int | None) -> str:
-    name = PurePosixPath(picture.file_name)
-    if not name.name:
-        raise UserError(f"picture {picture.id} has the file_name {picture.file_name!r}", allowed="a file's name")
-    return str(name if annotation is None else name.with_stem(f"{name.stem}-{annotation}"))
 
 
 # Polygons are drawn this many times larger and averaged, which anti-aliases their edges.
@@ -185,8 +170,9 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
         right, bottom = np.clip(points.max(0) + 1, 0, fine.shape[::-1])
         box = fine[top:bottom, left:right]
         area += box.size
-        # The lines of a row are sorted, so the time grows with the pairs of them.
-        lines = _lines_in_rows(points[:, 1])
+        # How many lines meet each row; they are sorted there, so the time grows with the pairs of them.
+        ends = np.stack([points[:, 1], np.roll(points[:, 1], -1)]) - points[:, 1].min()
+        lines = np.cumsum(np.bincount(ends.min(0), minlength=int(ends.max()) + 1) - np.bincount(ends.max(0)))
         pairs += float((lines.astype(np.float64) ** 2).sum())
         if area > MOST_OVERLAP * fine.size or lines.max() > MOST_LINES or pairs > MOST_PAIRS:
             raise ValueError("its polygons overlap each other or cross themselves too often")
@@ -198,12 +184,6 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
         filled = cv2.fillPoly(np.zeros(box.shape, np.uint8), shifted, 255)
         np.maximum(box, cv2.polylines(filled, shifted, True, 128), out=box)
     return cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
-
-
-def _lines_in_rows(rows: np.ndarray) -> np.ndarray:
-    """How many lines of a polygon meet each row from its first to its last; `rows` are those of its points."""
-    ends = np.stack([rows, np.roll(rows, -1)]) - rows.min()
-    return np.cumsum(np.bincount(ends.min(0), minlength=int(ends.max()) + 1) - np.bincount(ends.max(0)))
 
 
 def run_length_mask(counts: str | bytes | Sequence[int], high: int, wide: int) -> np.ndarray:

@@ -13,7 +13,7 @@ from unswayed.specs import Spec, existing_folder
 
 from .labeled import SPACES, class_folder, label_space, pictures_below, within
 from .pictures import read_cutout, read_picture, shrunk
-from .source import Entry, Source, unique_slugs
+from .source import Entry, Source, named
 
 BACKGROUNDS = "backgrounds"
 
@@ -27,7 +27,12 @@ def open_cutouts(spec: Spec) -> Source:
     root = spec.folder()
     options = spec.take(backgrounds=None, fill="0.6", space="auto")
     space = spec.one_of("space", options["space"], SPACES)
-    fill = _share(options["fill"])
+    try:
+        fill = float(str(options["fill"]))
+    except ValueError:
+        fill = float("nan")
+    if not 0.01 <= fill <= 1:
+        raise UserError(f"the option fill is '{options['fill']}'", allowed="0.01 to 1")
     folder = existing_folder(within(root, options["backgrounds"] or BACKGROUNDS), spec.text)
     backgrounds = pictures_below(folder)
     if not backgrounds:
@@ -36,14 +41,14 @@ def open_cutouts(spec: Spec) -> Source:
     names = [name for name in pictures_below(root) if not any(map((root / name).is_relative_to, behind))]
     labels = label_space(map(class_folder, names), space)
     entries = []
-    for scene_id, name in zip(unique_slugs(names), names, strict=True):
+    for name in names:
         kind = class_folder(name)
         label = None if kind is None else labels.index(kind)
         # The draw depends only on the name, so a cut-out keeps its background in any selection.
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
         background = str(folder / backgrounds[int.from_bytes(digest) % len(backgrounds)])
-        entries.append(Entry(scene_id, str(root / name), None, label, detail=(background, fill)))
-    return Source(spec.text, labels, tuple(entries), load_over_background)
+        entries.append(Entry("", str(root / name), None, label, detail=(background, fill)))
+    return Source(spec.text, labels, named(entries, names), load_over_background)
 
 
 def load_over_background(entry: Entry) -> Scene:
@@ -52,10 +57,8 @@ def load_over_background(entry: Entry) -> Scene:
     colors, alpha = read_cutout(entry.image)
     if not (alpha > 0.5).any():
         raise BadPicture(f"{entry.image}: the cut-out is empty (no pixel is more than half opaque)")
-    background = read_picture(path)
-    image, mask = composed(colors, alpha, background, fill)
-    note = f"cut-out laid over {Path(path).name}"
-    return shrunk(Scene(entry.id, image, mask, entry.label, notes=(note,)))
+    image, mask = composed(colors, alpha, read_picture(path), fill)
+    return shrunk(Scene(entry.id, image, mask, entry.label, notes=(f"cut-out laid over {Path(path).name}",)))
 
 
 def composed(
@@ -84,13 +87,3 @@ def composed(
     image[window] = np.clip(np.rint(mixed), 0, 255).astype(np.uint8)
     mask[window] = alpha
     return image, mask
-
-
-def _share(text: str | None) -> float:
-    try:
-        share = float(str(text))
-    except ValueError:
-        share = float("nan")
-    if not 0.01 <= share <= 1:
-        raise UserError(f"the option fill is '{text}'", allowed="0.01 to 1")
-    return share

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from unswayed.specs import Spec, existing_folder
 
 from .labeled import SPACES, Row, class_folder, label_space, name_remarks, pictures_below, read_table, within
 from .pictures import load_scene, read_picture, shrunk
-from .source import Entry, Source, unique_slugs
+from .source import Entry, Source, named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,14 +40,14 @@ NO_MASK = (
 
 @dataclass(frozen=True)
 class Listing:
-    """The content of a folder: its root, the pictures' names relative to it, the candidate masks of each, and remarks
-    about files that are neither."""
+    """The content of a folder: its root, the pictures' names relative to it, the candidate masks of each, the
+    confidence in [0, 1] of those that `unswayed masks` made, and remarks about files that are neither."""
 
     root: Path
-    pictures: tuple[str, ...]
+    pictures: list[str]
     masks: dict[str, list[Path]]
+    confidence: dict[str, float]
     left_out: tuple[str, ...] = ()
-    confidence: Mapping[str, float] = field(default_factory=dict)
 
 
 def open_folder(spec: Spec) -> Source:
@@ -66,17 +66,14 @@ def open_folder(spec: Spec) -> Source:
     listing = list_folder(root, None if masks is None else existing_folder(within(root, masks), spec.text))
     rows = _rows(root, listing, options["labels"])
     labels = label_space((row.label for row in rows), space)
-    entries = tuple(
-        _entry(scene_id, row, listing, None if row.label is None else labels.index(row.label), segmenter)
-        for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
-    )
-    return Source(
-        spec.text,
-        labels,
-        entries,
-        partial(load_or_segment, segmenter=segmenter) if segmenter else load_masked,
-        remarks=(*listing.left_out, *name_remarks(labels, (row.label for row in rows)), *_unlabeled(rows)),
-    )
+    entries = [_entry(row, listing, None if row.label is None else labels.index(row.label), segmenter) for row in rows]
+    remarks = [*listing.left_out, *name_remarks(labels, (row.label for row in rows))]
+    missing = [row.file for row in rows if row.label is None]
+    if 0 < len(missing) < len(rows):  # no prediction for them is right or wrong
+        count = f"{len(missing)} of {len(rows)} pictures are in no class folder and have no label"
+        remarks.append(f"{count}, such as {missing[0]}; no model can be measured on them")
+    load = partial(load_or_segment, segmenter=segmenter) if segmenter else load_masked
+    return Source(spec.text, labels, named(entries, [row.file for row in rows]), load, remarks=tuple(remarks))
 
 
 def load_masked(entry: Entry) -> Scene:
@@ -118,9 +115,14 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
         if masks_folder.is_relative_to(root):
             inside = masks_folder.relative_to(root).as_posix() + "/"
             names = [name for name in names if not name.startswith(inside)]
+    # The confidence of each mask that `unswayed masks` made, by its picture without suffix.
+    confidence = {}
+    if masks_folder is not None and (masks_folder / CONFIDENCES).is_file():
+        table = read_confidences(masks_folder / CONFIDENCES).to_pylist()
+        confidence = {stem(row["picture"]): row["confidence"] for row in table}
     if not beside:
         names, others = without_masks(names)
-        return Listing(root, tuple(names), masks, left_out(others), _confidences(masks_folder))
+        return Listing(root, names, masks, confidence, left_out(others))
     no_png = {stem(name) for name in names if not name.lower().endswith(".png")}
     pictures = []
     for name in names:
@@ -129,7 +131,7 @@ def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
             pictures.append(name)
         else:
             masks[of].append(root / name)
-    return Listing(root, tuple(pictures), masks, confidence=_confidences(masks_folder))
+    return Listing(root, pictures, masks, confidence)
 
 
 def read_confidences(path: Path) -> pa.Table:
@@ -137,14 +139,6 @@ def read_confidences(path: Path) -> pa.Table:
     columns = {name: Column("number", nulls=name != "confidence", lowest=0, highest=1) for name in MEASURES}
     columns["picture"] = Column("text", nulls=False)
     return read_csv(path, columns, required=("picture", "confidence"), run="unswayed masks FOLDER -o MASKS")
-
-
-def _confidences(masks_folder: Path | None) -> dict[str, float]:
-    """The confidence in [0, 1] of each mask that `unswayed masks` made in a folder, by its picture without suffix."""
-    path = None if masks_folder is None else masks_folder / CONFIDENCES
-    if path is None or not path.is_file():
-        return {}
-    return {stem(row["picture"]): row["confidence"] for row in read_confidences(path).to_pylist()}
 
 
 def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
@@ -160,32 +154,22 @@ def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
     return rows
 
 
-def _entry(scene_id: str, row: Row, listing: Listing, label: int | None, segmenter: str | None) -> Entry:
-    image = str(listing.root / row.file)
-    if row.where and not Path(image).is_file():
-        return Entry(scene_id, image, None, label, f"{row.where} names it, but there is no such file")
+def _entry(row: Row, listing: Listing, label: int | None, segmenter: str | None) -> Entry:
+    entry = Entry("", str(listing.root / row.file), None, label)
+    if row.where and not Path(entry.image).is_file():
+        return replace(entry, problem=f"{row.where} names it, but there is no such file")
     if row.mask is not None:
-        return Entry(scene_id, image, str(listing.root / row.mask), label)
+        return replace(entry, mask=str(listing.root / row.mask))
     candidates = sorted(map(str, listing.masks.get(stem(row.file), ())))
     if len(candidates) > 1:
         names = ", ".join(PurePosixPath(mask).name for mask in candidates)
-        return Entry(scene_id, image, None, label, f"it has more than one candidate mask: {names}; keep only one")
+        return replace(entry, problem=f"it has more than one candidate mask: {names}; keep only one")
     if candidates:
-        return Entry(scene_id, image, candidates[0], label, detail=listing.confidence.get(stem(row.file)))
-    return Entry(scene_id, image, None, label, None if segmenter else NO_MASK)
-
-
-def _unlabeled(rows: list[Row]) -> tuple[str, ...]:
-    """A remark about pictures without a label beside pictures with one: no prediction for them is right or wrong."""
-    missing = [row.file for row in rows if row.label is None]
-    if not missing or len(missing) == len(rows):
-        return ()
-    count = f"{len(missing)} of {len(rows)} pictures are in no class folder and have no label"
-    return (f"{count}, such as {missing[0]}; no model can be measured on them",)
+        return replace(entry, mask=candidates[0], detail=listing.confidence.get(stem(row.file)))
+    return replace(entry, problem=None if segmenter else NO_MASK)
 
 
 MASK_ENDINGS = ("_mask", "-mask", ".mask")
-MASKS, IMAGES = "masks/", "images/"
 
 
 def stem(name: str) -> str:
@@ -205,9 +189,10 @@ def outside_masks(name: str) -> str | None:
     >>> outside_masks("cat/Masks/1.png"), outside_masks("cat/1.png")
     ('cat/1.png', None)
     """
-    *folders, file = PurePosixPath(name).parts
-    place = next((index for index, folder in enumerate(folders) if folder.lower() == MASKS.rstrip("/")), None)
-    return None if place is None else "/".join([*folders[:place], *folders[place + 1 :], file])
+    parts = PurePosixPath(name).parts
+    lower = [folder.lower() for folder in parts[:-1]]
+    depth = lower.index("masks") if "masks" in lower else None
+    return None if depth is None else "/".join(parts[:depth] + parts[depth + 1 :])
 
 
 def without_masks(names: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -226,30 +211,26 @@ def without_masks(names: Iterable[str]) -> tuple[list[str], list[str]]:
     no_png = {stem(name) for name in outside if not name.lower().endswith(".png")}
 
     def is_mask(name: str) -> bool:
-        place = moved[name]
-        if place is not None:
-            of = object_name(place) or stem(place)
-            return of in stems or IMAGES + of in stems
-        named = object_name(name)
-        return (named is not None and named in stems) or (name.lower().endswith(".png") and stem(name) in no_png)
+        picture = moved[name]
+        if picture is not None:
+            of = object_name(picture) or stem(picture)
+            return of in stems or f"images/{of}" in stems
+        return object_name(name) in stems or (name.lower().endswith(".png") and stem(name) in no_png)
 
-    masks = [name for name in names if is_mask(name)]
-    inside = [name for name in names if moved[name] is not None]
-    if 2 * sum(moved[name] is not None for name in masks) >= len(inside) > 0:
+    masks = {name for name in names if is_mask(name)}
+    inside = {name for name in names if moved[name] is not None}
+    if 2 * len(masks & inside) >= len(inside) > 0:
         # A folder of masks: what else lies there, such as a contact sheet, is no photograph either.
-        masks = [name for name in names if name in set(masks) | set(inside)]
-    left_out = set(masks)
-    return [name for name in names if name not in left_out], masks
+        masks |= inside
+    return [name for name in names if name not in masks], [name for name in names if name in masks]
 
 
 def left_out(masks: list[str]) -> tuple[str, ...]:
     """The remark that says which masks were not taken for photographs; empty where there are none."""
-    if not masks:
-        return ()
-    count = "1 file is the mask of another picture and is" if len(masks) == 1 else (
-        f"{len(masks)} files are masks of other pictures and are"
-    )  # fmt: skip
-    return (f"{count} not counted as photographs, such as {masks[0]}",)
+    count = f"{len(masks)} files are masks of other pictures and are"
+    if len(masks) == 1:
+        count = "1 file is the mask of another picture and is"
+    return (f"{count} not counted as photographs, such as {masks[0]}",) if masks else ()
 
 
 # ImageNet-C: ROOT/…/gaussian_noise/1/n01440764/NAME.
@@ -272,13 +253,10 @@ def open_images(spec: Spec) -> Source:
         tables = [within(root, options["labels"])]
     rows = _labeled(names, tables[0] if tables else None, root)
     labels = label_space((row.label for row in rows), space)
-    entries = tuple(
-        Entry(scene_id, str(root / row.file), None, labels.index(row.label))
-        for scene_id, row in zip(unique_slugs([row.file for row in rows]), rows, strict=True)
-        if row.label is not None
-    )
+    entries = [Entry("", str(root / row.file), None, labels.index(str(row.label))) for row in rows]
     remarks = (*left_out(masks), *name_remarks(labels, (row.label for row in rows)))
-    return Source(spec.text, labels, entries, load_whole, has_masks=False, remarks=remarks)
+    named_entries = named(entries, [row.file for row in rows])
+    return Source(spec.text, labels, named_entries, load_whole, has_masks=False, remarks=remarks)
 
 
 def load_whole(entry: Entry) -> Scene:
@@ -294,15 +272,14 @@ def corruption_of(path: str) -> tuple[str, int, str] | None:
     >>> corruption_of("noise/gaussian_noise/3/n01440764/a.JPEG")
     ('gaussian_noise', 3, 'n01440764')
     """
-    found = _CORRUPTED.search(path)
-    return None if found is None else (found[1], int(found[2]), found[3])
+    parts = _CORRUPTED.search(path)
+    return None if parts is None else (parts[1], int(parts[2]), parts[3])
 
 
 def _labeled(names: list[str], table: Path | None, root: Path) -> list[Row]:
     """One row per picture with a label; raises UserError if none has one."""
     if table is None:
-        corrupted = {name: corruption_of(name) for name in names}
-        rows = [Row(name, found[2]) for name, found in corrupted.items() if found is not None]
+        rows = [Row(name, corrupted[2]) for name in names if (corrupted := corruption_of(name)) is not None]
         rows = rows or [Row(name, class_folder(name)) for name in names if class_folder(name) is not None]
         if names and not rows:
             raise UserError(

@@ -20,7 +20,7 @@ from unswayed.specs import Spec
 
 from .labeled import pictures_below
 from .pictures import read_picture, shrunk
-from .source import Entry, Source, unique_slugs
+from .source import Entry, Source, named
 
 SPLITS = ("validation", "train-semi")
 SUBSETS = ("50", "300", "919")
@@ -53,18 +53,15 @@ def open_imagenet_s(spec: Spec) -> Source:
     classes = subset_classes(subset or _subset_of(root, wnids))
     numbers = {wnid: number for number, wnid in enumerate(classes, 1)}
     numbers |= {wnid: numbers[other] for wnid, other in MERGED.items() if other in numbers}
-    foreign = sorted(wnids - set(numbers))
-    if foreign:
-        raise UserError(
-            f"{', '.join(foreign[:10])} are not classes of ImageNet-S {len(classes)}", allowed="?subset=919, …"
-        )
+    if foreign := ", ".join(sorted(wnids - set(numbers))[:10]):
+        raise UserError(f"{foreign} are not classes of ImageNet-S {len(classes)}", allowed="?subset=919, …")
     entries = []
-    for scene_id, name in zip(unique_slugs(names), names, strict=True):
+    for name in names:
         wnid = PurePosixPath(name).parts[0]
         mask = masks / PurePosixPath(name).with_suffix(".png")
         label = imagenet().index(wnid)
-        entries.append(Entry(scene_id, str(pictures / name), str(mask), label, detail=numbers[wnid]))
-    return Source(spec.text, imagenet(), tuple(entries), load_segmented)
+        entries.append(Entry("", str(pictures / name), str(mask), label, detail=numbers[wnid]))
+    return Source(spec.text, imagenet(), named(entries, names), load_segmented)
 
 
 def load_segmented(entry: Entry) -> Scene:
@@ -73,10 +70,8 @@ def load_segmented(entry: Entry) -> Scene:
     numbers = class_numbers(read_picture(entry.mask))
     mask = (numbers == entry.detail).astype(np.float32)
     if not mask.any():
-        present = sorted(set(np.unique(numbers).tolist()) - {0, IGNORE})
-        raise BadPicture(
-            f"{entry.mask}: no pixel has the picture's class {entry.detail}, only {present or 'background'}"
-        )
+        present = sorted(set(np.unique(numbers).tolist()) - {0, IGNORE}) or "background"
+        raise BadPicture(f"{entry.mask}: no pixel has the picture's class {entry.detail}, only {present}")
     return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label))
 
 

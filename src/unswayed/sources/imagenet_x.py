@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError, missing_extra, unknown
 from unswayed.files.records import fits
+from unswayed.files.storage import cache_folder
 from unswayed.files.tables import Column, read_checked
 from unswayed.files.text_tables import read_csv, read_json_lines
 from unswayed.files.whole import read_json, whole
@@ -43,6 +44,14 @@ WHICH = ("top", "multi")
 PARTITIONS = ("val", "train")
 
 
+class Kinds(NamedTuple):
+    """K kinds: `of_image` (N,) the kind of each image, `factors` (K, 16) float64 zeros and ones, `metaclasses` (K,)."""
+
+    of_image: np.ndarray
+    factors: np.ndarray
+    metaclasses: np.ndarray
+
+
 @dataclass(eq=False)
 class Annotations:
     """N annotated images in the order of their file, all arrays aligned.
@@ -61,33 +70,24 @@ class Annotations:
     metaclasses: np.ndarray
     metaclass_of_class: np.ndarray
     real: np.ndarray | None
-    kinds: Kinds = field(init=False)
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def __post_init__(self) -> None:
+    @functools.cached_property
+    def kinds(self) -> Kinds:
         codes = self.factors @ (1 << np.arange(len(FACTORS))) + (self.metaclasses.astype(np.int64) << len(FACTORS))
         unique, first, kind = np.unique(codes, return_index=True, return_inverse=True)
-        self.kinds = Kinds(kind.ravel(), self.factors[first].astype(np.float64), unique >> len(FACTORS))
+        return Kinds(kind.ravel(), self.factors[first].astype(np.float64), unique >> len(FACTORS))
 
     def count(self, mask: np.ndarray, by_metaclass: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """How many masked images have each factor (groups, 16) and how many there are (groups,): 17 groups, or one."""
-        kinds = self.kinds
+        kind_of_image, factors, metaclasses = self.kinds
         # counts in floats, exact below 2**53, because products of floats are fast
-        images = np.bincount(kinds.of_image[mask], minlength=len(kinds.metaclasses)).astype(np.float64)
-        groups = np.arange(len(METACLASSES))[:, None] if by_metaclass else kinds.metaclasses[None]
-        weights = (kinds.metaclasses == groups) * images
-        return (weights @ kinds.factors).astype(np.int64), weights.sum(axis=1).astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Kinds:
-    """K kinds: `of_image` (N,) the kind of each image, `factors` (K, 16) float64 zeros and ones, `metaclasses` (K,)."""
-
-    of_image: np.ndarray
-    factors: np.ndarray
-    metaclasses: np.ndarray
+        images = np.bincount(kind_of_image[mask], minlength=len(metaclasses)).astype(np.float64)
+        groups = np.arange(len(METACLASSES))[:, None] if by_metaclass else metaclasses[None]
+        weights = (metaclasses == groups) * images
+        return (weights @ factors).astype(np.int64), weights.sum(axis=1).astype(np.int64)
 
 
 def load_annotations(
@@ -106,12 +106,12 @@ def load_annotations(
     if partition not in PARTITIONS:
         raise unknown("partition", partition, PARTITIONS)
     folder = annotations_folder(folder)
-    table = read_factors(folder, partition, which, FACTORS)
+    table = read_factors(_there(folder, f"imagenet_x_{partition}_{which}_factor.jsonl"))
     if not keep_prototypes:
         table = table.filter(~pl.col("file_name").is_in(read_prototypes(folder).implode()))
     keys = image_keys(table["file_name"])
     labels = table["class"].to_numpy()
-    metaclass_of_class = read_metaclasses(folder, METACLASSES)
+    metaclass_of_class = read_metaclasses(folder)
     return Annotations(
         which=which,
         partition=partition,
@@ -150,6 +150,8 @@ def _places(keys: pl.Series) -> np.ndarray:
 
 
 CLASSES = 1000
+_COLUMNS = {"file_name": Column("text", nulls=False), "class": Column("integer", False, 0, CLASSES - 1)}
+_COLUMNS |= {name: Column("integer", False, 0, 1) for name in FACTORS}
 
 
 def annotations_folder(given: str | Path | None = None) -> Path:
@@ -166,35 +168,32 @@ def annotations_folder(given: str | Path | None = None) -> Path:
     return Path(str(package.locate_file("imagenet_x"))) / "annotations"
 
 
-def read_factors(folder: Path, partition: str, which: str, factors: Sequence[str]) -> pl.DataFrame:
+def read_factors(path: Path) -> pl.DataFrame:
     """Rows (file_name, class, one 0/1 column per factor) of one annotation file.
 
     Reading 17 MB of JSON takes longer than all the tables made from it, so what was read is kept as Parquet in the
     user's cache folder ($UNSWAYED_CACHE), under a name that changes when the file does.
     """
-    path = _there(folder, f"imagenet_x_{partition}_{which}_factor.jsonl")
-    kept, columns = _place_in_cache(path), _columns(factors)
+    state = path.stat()
+    version = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()
+    name = f"{path.stem}-{hashlib.blake2b(version, digest_size=8).hexdigest()}.parquet"
+    kept = cache_folder() / "imagenet-x" / name
     with contextlib.suppress(UserError):
-        return _frame(read_checked(kept, columns, select=list(columns), required=list(columns)))
-    table = parse_factors(path, factors)
+        return _frame(read_checked(kept, _COLUMNS, select=list(_COLUMNS), required=list(_COLUMNS)))
+    table = parse_factors(path)
     # a cache that cannot be written costs time, never the result
     with contextlib.suppress(OSError, UserError), whole(kept) as file:
         table.write_parquet(file)
     return table
 
 
-def parse_factors(path: Path, factors: Sequence[str]) -> pl.DataFrame:
+def parse_factors(path: Path) -> pl.DataFrame:
     """The same rows, read from the file itself."""
-    table = _frame(read_json_lines(path, _columns(factors), run="pip install 'unswayed[imagenetx]'"))
+    table = _frame(read_json_lines(path, _COLUMNS, run="pip install 'unswayed[imagenetx]'"))
     twice = table.filter(table["file_name"].is_duplicated())
     if not twice.is_empty():
         raise UserError(f"{path} names the image {twice['file_name'][0]} more than once")
     return table
-
-
-def _columns(factors: Sequence[str]) -> dict[str, Column]:
-    columns = {"file_name": Column("text", nulls=False), "class": Column("integer", False, 0, CLASSES - 1)}
-    return columns | {name: Column("integer", False, 0, 1) for name in factors}
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
@@ -206,18 +205,17 @@ def _frame(table: pa.Table) -> pl.DataFrame:
 
 def read_prototypes(folder: Path) -> pl.Series:
     """File names of the three typical images per class that annotators compared with."""
-    path = _there(folder, "prototypical_paths.csv")
-    return pl.Series(_column(path, "file_name"), dtype=pl.String)
+    return pl.Series(_column(_there(folder, "prototypical_paths.csv"), "file_name"), dtype=pl.String)
 
 
-def read_metaclasses(folder: Path, metaclasses: Sequence[str]) -> np.ndarray:
-    """(1000,) int8: every class's index in `metaclasses`; other names get the index of `other`."""
+def read_metaclasses(folder: Path) -> np.ndarray:
+    """(1000,) int8: every class's index in `METACLASSES`; other names get the index of `other`."""
     path = _there(folder, "imagenet_1k_classes_to_100_metaclasses.csv")
     names = _column(path, "name")
     if len(names) != CLASSES:
         raise UserError(f"{path} has {len(names)} classes", allowed=str(CLASSES))
-    place = {name: i for i, name in enumerate(metaclasses)}
-    return np.array([place.get(name, place["other"]) for name in names], dtype=np.int8)
+    index = {name: number for number, name in enumerate(METACLASSES)}
+    return np.array([index.get(name, index["other"]) for name in names], dtype=np.int8)
 
 
 def read_real_labels(folder: Path, places: np.ndarray) -> np.ndarray:
@@ -250,14 +248,6 @@ def _there(folder: Path, name: str) -> Path:
     return path
 
 
-def _place_in_cache(path: Path) -> Path:
-    from unswayed.files.storage import cache_folder
-
-    state = path.stat()
-    version = f"{path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()
-    return cache_folder() / "imagenet-x" / f"{path.stem}-{hashlib.blake2b(version, digest_size=8).hexdigest()}.parquet"
-
-
 # The four types that the paper compares, in its order.
 TYPES = (
     "Supervised on more data", "Supervised on ImageNet-1K", "Self-supervised", "Robustness intervention",
@@ -281,5 +271,4 @@ def published_types(folder: str | Path | None = None) -> dict[str, str]:
                 for key, value in zip(node.value.keys, node.value.values, strict=True):
                     if isinstance(key, ast.Constant) and isinstance(value, ast.Attribute):
                         types[str(key.value)] = value.attr
-    found = {model: titles.get(name, name) for model, name in types.items()}
-    return {model: title for model, title in found.items() if title in TYPES}
+    return {model: title for model, name in types.items() if (title := titles.get(name, name)) in TYPES}

@@ -118,7 +118,7 @@ def read_table(path: Path) -> list[Row]:
         rows = [Row(_posix(file), label, None, f"line {number} of {path}") for number, file, label in label_lines(path)]
     blank = [row for row in rows if row.label == ""]
     if blank:
-        more = f", and {len(blank) - 1} more" if len(blank) > 1 else ""
+        more = f", and {len(blank) - 1} more" * (len(blank) > 1)
         raise UserError(
             f"{blank[0].where} has no label: {blank[0].file}{more}",
             allowed="a label in every row; without labels, leave out the column `label`",
@@ -137,7 +137,8 @@ def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace
 
     `auto`: ImageNet-1k where every label is a WNID, a class name or an index of it; else the sorted names.
     """
-    names = sorted({label for label in labels if label is not None}, key=_by_number)
+    names = sorted({label for label in labels if label is not None})
+    names.sort(key=lambda name: int(name) if name.isdecimal() and len(name) < 19 else 10**19)
     if not names:
         return NO_LABELS
     if space == "own":
@@ -163,26 +164,25 @@ def name_remarks(labels: LabelSpace, written: Iterable[str | None] = ()) -> tupl
     'the labels 0, 1 were read as indices of ImageNet-1k (tench, goldfish)'
     """
     numbers = sorted({int(label) for label in written if label is not None and label.isdecimal()})
-    if labels == imagenet() and 0 < len(numbers) <= FEW_NUMBERS and numbers[-1] < FEW_NUMBERS:
+    if labels == imagenet() and numbers and numbers[-1] < FEW_NUMBERS:
         read = ", ".join(labels.classes[number] for number in numbers)
-        shown = ", ".join(map(str, numbers))
-        told = f"the labels {shown} were read as indices of ImageNet-1k ({read})"
+        told = f"the labels {', '.join(map(str, numbers))} were read as indices of ImageNet-1k ({read})"
         return (f"{told}; for classes of your own: the option space=own",)
     if labels == imagenet() or not labels.classes:
         return ()
-    found = [
-        f"the classes '{one}' and '{other}' have nearly the same name: is one of them misspelled?"
-        for one, other in nearly_equal(labels.classes)
+    remarks = [
+        f"the classes '{name}' and '{other}' have nearly the same name: is one of them misspelled?"
+        for name, other in nearly_equal(labels.classes)
     ]
     missing = [name for name in labels.classes if not _in_imagenet(name)]
     if 0 < len(missing) <= len(labels) / 5:
         near = difflib.get_close_matches(missing[0], imagenet().classes, n=1, cutoff=0.6)
         hint = f" (did you mean '{near[0]}'?)" if near else ""
-        found.append(
+        remarks.append(
             f"{len(labels) - len(missing)} of {len(labels)} classes are ImageNet's and {len(missing)} not, such as "
             f"'{missing[0]}'{hint}; so all of them count as classes of your own"
         )
-    return tuple(found)
+    return tuple(remarks)
 
 
 def label_lines(path: Path, lines: Iterable[str] | None = None) -> Iterator[tuple[int, str, str]]:
@@ -233,7 +233,3 @@ def _in_imagenet(name: str) -> bool:
     except UserError:
         return False
     return True
-
-
-def _by_number(name: str) -> tuple[int, int, str]:
-    return (0, int(name), "") if name.isdecimal() and len(name) < 19 else (1, 0, name)

@@ -6,11 +6,13 @@ reduced to 8; transparent parts over white; the first frame of an animation.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import stat
 import struct
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -51,12 +53,17 @@ PictureLike = str | Path | Image.Image | np.ndarray
 
 def read_picture(file: File) -> np.ndarray:
     """The picture in a file, path or bytes: (H, W, 3) uint8 RGB, upright."""
-    data, name = _bytes(file)
-    with _opened(data, name) as picture:
+    with _opened(file) as (picture, data, _):
+        # The same pixels as Pillow's in less than half the time. A file without the end-of-image marker is truncated,
+        # and OpenCV would fill it with gray.
         if picture.format == "JPEG" and picture.mode in ("RGB", "L") and data[-2:] == b"\xff\xd9":
-            pixels = _quick_jpeg(data)
-            if pixels is not None:
-                return _upright(pixels, picture)
+            import cv2
+
+            flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+            with contextlib.suppress(cv2.error):
+                pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
+                if pixels is not None:
+                    return _upright(pixels, picture)
         return _upright(_rgb(picture), picture)
 
 
@@ -72,16 +79,14 @@ def read_mask(file: File) -> np.ndarray:
     Grayscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
     its alpha. A color photograph is refused.
     """
-    data, name = _bytes(file)
-    with _opened(data, name) as picture:
+    with _opened(file) as (picture, _, name):
         _refuse_photograph(picture, name)
         return _upright(_coverage(picture), picture)
 
 
 def read_numbers(file: File) -> np.ndarray:
     """The numbers that a PNG file with a palette, or of gray levels, stores for its pixels: (H, W) uint8."""
-    data, name = _bytes(file)
-    with _opened(data, name) as picture:
+    with _opened(file) as (picture, _, name):
         if picture.format != "PNG" or picture.mode not in ("P", "L"):
             raise BadPicture(f"{name}: it is stored as colors", allowed="a PNG with a palette")
         return np.asarray(picture)
@@ -89,8 +94,7 @@ def read_numbers(file: File) -> np.ndarray:
 
 def pixels_of(file: File) -> int:
     """The number of pixels of the picture in a file, path or bytes, without decoding it."""
-    data, name = _bytes(file)
-    with _opened(data, name) as picture:
+    with _opened(file) as (picture, _, _):
         return picture.width * picture.height
 
 
@@ -122,9 +126,8 @@ def mask_of(given: PictureLike) -> np.ndarray:
 
 def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
     """The picture in a file and its alpha: (H, W, 3) uint8 RGB as stored, (H, W) float32 in [0, 1]."""
-    data, name = _bytes(file)
-    with _opened(data, name) as picture:
-        if not _has_alpha(picture):
+    with _opened(file) as (picture, _, name):
+        if not picture.has_transparency_data:
             raise BadPicture(f"{name}: the cut-out has no transparent parts", allowed="a picture with an alpha channel")
         pixels = np.asarray(picture.convert("RGBA"))
         colors, alpha = pixels[..., :3], pixels[..., 3].astype(np.float32) / 255
@@ -147,19 +150,14 @@ def shrunk(scene: Scene, longest: int = LONGEST_SIDE) -> Scene:
     return scene.resized(size, f"reduced from {wide}×{high}")
 
 
-def _bytes(file: File) -> tuple[bytes, str]:
-    """The file's bytes and a name for it in messages."""
-    if isinstance(file, bytes):
-        return file, "the picture"
-    if not isinstance(file, str | Path):
-        return file.read(), str(getattr(file, "name", "the picture"))
+def _bytes(file: str | Path) -> bytes:
     try:
         status = os.stat(file)
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise BadPicture(f"{file}: this is no file, but a pipe or a device")
         if status.st_size > MOST_PICTURE:
             raise BadPicture(f"{file}: it has {status.st_size:,} bytes", allowed=f"at most {MOST_PICTURE:,}")
-        return Path(file).read_bytes(), str(file)
+        return Path(file).read_bytes()
     except FileNotFoundError:
         if fetch_missing(file):
             return _bytes(file)
@@ -173,49 +171,37 @@ def _bytes(file: File) -> tuple[bytes, str]:
         raise BadPicture(f"{str(file)[:300]}: cannot be read ({reason})") from None
 
 
-class _opened:
-    """The Pillow image of some bytes; every error while it is open becomes a BadPicture with a reason."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        self.data, self.name = data, name
-
-    def __enter__(self) -> Image.Image:
-        if not self.data:
-            raise BadPicture(f"{self.name}: the file is empty")
-        try:
-            with warnings.catch_warnings():
-                # Pillow warns at half of our own limit, which is checked below.
-                warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-                picture = Image.open(
-                    io.BytesIO(self.data), formats=_heic_formats() if _is_heic(self.data) else _FORMATS
-                )
-        except UnidentifiedImageError:
-            raise BadPicture(f"{self.name}: {_what_it_is(self.data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
-        except Image.DecompressionBombError:
-            raise self._too_large() from None
-        except Exception as error:
-            raise self._broken(error) from None
+@contextlib.contextmanager
+def _opened(file: File, name: str = "the picture") -> Iterator[tuple[Image.Image, bytes, str]]:
+    """The Pillow image of a file, its bytes and its name; every error while it is open becomes a BadPicture with a
+    reason."""
+    if isinstance(file, str | Path):
+        data, name = _bytes(file), str(file)
+    else:
+        data, name = (file, name) if isinstance(file, bytes) else (file.read(), str(getattr(file, "name", name)))
+    if not data:
+        raise BadPicture(f"{name}: the file is empty")
+    too_large = BadPicture(f"{name}: the picture is too large", allowed=f"at most {MOST_PIXELS // 10**6} megapixels")
+    try:
+        with warnings.catch_warnings():
+            # Pillow warns at half of our own limit, which is checked below.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            picture = Image.open(io.BytesIO(data), formats=_heic_formats() if _is_heic(data) else _FORMATS)
         if picture.width * picture.height > MOST_PIXELS:
-            raise self._too_large()
+            raise too_large
         if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
-            raise BadPicture(
-                f"{self.name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits"
-            )
-        return picture
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, BadPicture):
-            raise self._broken(error) from None
-
-    def _too_large(self) -> BadPicture:
-        return BadPicture(
-            f"{self.name}: the picture is too large", allowed=f"at most {MOST_PIXELS // 10**6} megapixels"
-        )
-
-    def _broken(self, error: Exception) -> BadPicture:
+            raise BadPicture(f"{name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits")
+        yield picture, data, name
+    except BadPicture:
+        raise
+    except UnidentifiedImageError:
+        raise BadPicture(f"{name}: {_what_it_is(data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
+    except Image.DecompressionBombError:
+        raise too_large from None
+    except Exception as error:
         if "truncated" in str(error).lower() or isinstance(error, EOFError | struct.error | IndexError):
-            return BadPicture(f"{self.name}: the file is cut off (truncated)")
-        return BadPicture(f"{self.name}: the file is damaged ({error or type(error).__name__})")
+            raise BadPicture(f"{name}: the file is cut off (truncated)") from None
+        raise BadPicture(f"{name}: the file is damaged ({error or type(error).__name__})") from None
 
 
 def _is_heic(data: bytes) -> bool:
@@ -249,26 +235,17 @@ def _what_it_is(data: bytes) -> str:
         return "this is not a readable picture"
 
 
-def _quick_jpeg(data: bytes) -> np.ndarray | None:
-    """The same pixels as Pillow's, in less than half the time; None if OpenCV cannot read it.
-
-    Only for files that end with the end-of-image marker: OpenCV fills a truncated one with gray.
-    """
-    import cv2
-
-    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-    try:
-        return cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-    except cv2.error:
-        return None
-
-
 def _rgb(picture: Image.Image) -> np.ndarray:
     gray = _sixteen_bits(picture)
     if gray is not None:
-        _refuse_few_bits(gray)
+        most = int(gray.max(initial=0))
+        if 0 < most < 2**14:  # the lowest quarter alone: the picture would be nearly black
+            raise BadPicture(
+                f"the 16-bit picture is nearly black: its largest level is {most}, as of {most.bit_length()}-bit data",
+                allowed="levels up to 65535: multiply them",
+            )
         return np.repeat((gray >> 8).astype(np.uint8)[..., None], 3, axis=2)
-    if not _has_alpha(picture):
+    if not picture.has_transparency_data:
         return np.asarray(picture.convert("RGB"))
     over = Image.new("RGBA", picture.size, "white")
     over.alpha_composite(picture.convert("RGBA"))
@@ -279,7 +256,7 @@ def _coverage(picture: Image.Image) -> np.ndarray:
     gray = _sixteen_bits(picture)
     if gray is not None:
         return _shares(gray, 65535)
-    if _has_alpha(picture):
+    if picture.has_transparency_data:
         alpha = np.asarray(picture.convert("RGBA"))[..., 3]
         if alpha.min(initial=255) < 255:
             return _shares(alpha, 255)
@@ -288,7 +265,7 @@ def _coverage(picture: Image.Image) -> np.ndarray:
 
 def _refuse_photograph(picture: Image.Image, name: str) -> None:
     """Refuse a color photograph where a mask is wanted: many colors, in many shades between black and white."""
-    if picture.mode in ("1", "L", "LA") or picture.mode.startswith(("I", "F")) or _has_alpha(picture):
+    if picture.mode in ("1", "L", "LA") or picture.mode.startswith(("I", "F")) or picture.has_transparency_data:
         return
     small = picture.convert("RGB")
     small.thumbnail((128, 128), Image.Resampling.NEAREST)
@@ -312,20 +289,6 @@ def _sixteen_bits(picture: Image.Image) -> np.ndarray | None:
     if picture.mode == "I" and picture.format in _SIXTEEN_BITS_AS_I:
         return np.clip(np.asarray(picture), 0, 65535).astype(np.uint16)
     return None
-
-
-def _refuse_few_bits(gray: np.ndarray) -> None:
-    """Refuse 16-bit levels that use the lowest quarter alone: such a picture would be nearly black."""
-    most = int(gray.max(initial=0))
-    if 0 < most < 2**14:
-        raise BadPicture(
-            f"the 16-bit picture is nearly black: its largest level is {most}, as of {most.bit_length()}-bit data",
-            allowed="levels up to 65535: multiply them",
-        )
-
-
-def _has_alpha(picture: Image.Image) -> bool:
-    return picture.has_transparency_data
 
 
 def _upright(pixels: np.ndarray, picture: Image.Image) -> np.ndarray:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from unswayed.specs import Spec
 from .labeled import listed
 from .pickles import read_array, read_pickle
 from .pictures import MOST_PIXELS, SUFFIXES, pixels_of, read_mask, read_picture, shrunk
-from .source import Entry, Source, unique_slugs
+from .source import Entry, Source, named
 
 SPLITS = ("test", "train")
 KINDS = ("ordinary", "superimposed", "removed")
@@ -35,11 +34,6 @@ OBJECT = "entire-object"
 _CLASS_OF = {wnid: index for index, wnids in enumerate(RIVAL10.values()) for wnid in wnids}
 
 
-def label_space() -> LabelSpace:
-    """RIVAL10's ten classes in their published order."""
-    return LabelSpace("rival10", tuple(RIVAL10))
-
-
 def open_rival10(spec: Spec) -> Source:
     """The scenes of a split, with the masks of the attributes that are present in `Scene.parts`.
 
@@ -50,18 +44,13 @@ def open_rival10(spec: Spec) -> Source:
     root = root / "RIVAL10" if (root / "RIVAL10").is_dir() else root
     options = spec.take(split="test", space="rival10", kind="ordinary")
     folder = root / spec.one_of("split", options["split"], SPLITS)
-    labels = label_space() if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
+    own = LabelSpace("rival10", tuple(RIVAL10))
+    labels = own if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
     pictures = folder / spec.one_of("kind", options["kind"], KINDS)
     if not pictures.is_dir():
-        there = sorted(
-            str(existing.relative_to(root))
-            for split in SPLITS
-            for kind in KINDS
-            if (existing := root / split / kind).is_dir()
-        )
-        raise UserError(
-            f"{pictures} does not exist", allowed=", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"
-        )
+        there = sorted(f"{split}/{kind}" for split in SPLITS for kind in KINDS if (root / split / kind).is_dir())
+        allowed = ", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"
+        raise UserError(f"{pictures} does not exist", allowed=allowed)
     names = sorted(
         path.name
         for path in listed(pictures)
@@ -70,13 +59,13 @@ def open_rival10(spec: Spec) -> Source:
     masks_folder = folder / "entire_object_masks"
     masks = {path.stem: str(path) for path in listed(masks_folder)} if masks_folder.is_dir() else {}
     entries = []
-    for scene_id, name in zip(unique_slugs(names), names, strict=True):
+    for name in names:
         wnid, stem = name.partition("_")[0], Path(name).stem
         known = wnid in _CLASS_OF
         label = None if not known else _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
         problem = None if known else f"{wnid} is not a class of RIVAL10"
-        entries.append(Entry(scene_id, str(pictures / name), masks.get(stem), label, problem, str(pictures / stem)))
-    return Source(spec.text, labels, tuple(entries), load_attributed)
+        entries.append(Entry("", str(pictures / name), masks.get(stem), label, problem, str(pictures / stem)))
+    return Source(spec.text, labels, named(entries, names), load_attributed)
 
 
 def load_attributed(entry: Entry) -> Scene:
@@ -88,23 +77,21 @@ def load_attributed(entry: Entry) -> Scene:
     if whole is None:
         raise BadPicture(f"{entry.image}: there is no mask of its object in entire_object_masks or in its attributes")
     image = read_picture(entry.image)
-    _check_pixels(image.shape[0] * image.shape[1] * len(masks), entry.image)
-    notes: list[str] = []
-    whole = _of_size(whole, image, "the object's mask", notes)
-    sized = {name: _of_size(mask, image, f"the mask of {name}", notes) for name, mask in masks.items()}
+    high, wide = image.shape[:2]
+    _check_pixels(high * wide * len(masks), entry.image)
+    sized, notes = {}, []
+    for name, mask in {OBJECT: whole, **masks}.items():
+        if mask.shape != (high, wide):
+            import cv2
+
+            what = "the object's mask" if name == OBJECT else f"the mask of {name}"
+            notes.append(f"{what} was resized from {mask.shape[1]}×{mask.shape[0]} to {wide}×{high}")
+            # By the nearest pixel, as in the released code.
+            mask = cv2.resize(mask, (wide, high), interpolation=cv2.INTER_NEAREST)
+        sized[name] = mask
+    whole = sized.pop(OBJECT)
     present = {name: mask for name, mask in sized.items() if mask.any()}
     return shrunk(Scene(entry.id, image, whole, entry.label, tuple(notes), present))
-
-
-def _of_size(mask: np.ndarray, image: np.ndarray, name: str, notes: list[str]) -> np.ndarray:
-    """The mask at the size of the picture, by the nearest pixel as in the released code; a change is noted."""
-    import cv2
-
-    high, wide = image.shape[:2]
-    if mask.shape == (high, wide):
-        return mask
-    notes.append(f"{name} was resized from {mask.shape[1]}×{mask.shape[0]} to {wide}×{high}")
-    return cv2.resize(mask, (wide, high), interpolation=cv2.INTER_NEAREST)
 
 
 def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
@@ -114,12 +101,19 @@ def attribute_masks(path: str | Path) -> dict[str, np.ndarray]:
     content = read_pickle(path)
     if not isinstance(content, dict):
         raise BadPicture(f"{path}: it holds a {type(content).__name__}", allowed="a dict of attribute to picture")
-    named = {name: value for name, value in content.items() if value not in (None, "", b"")}
-    foreign = [name for name in named if name not in (*ATTRIBUTES, OBJECT)]
-    if foreign:
-        known = ", ".join((*ATTRIBUTES, OBJECT))
-        raise BadPicture(f"{path}: it has the attribute {str(foreign[0])[:60]!r}", allowed=known)
-    pictures = {name: _picture_bytes(value, name, path) for name, value in named.items()}
+    pictures = {}
+    for name, value in content.items():
+        if value in (None, "", b""):
+            continue
+        if name not in (*ATTRIBUTES, OBJECT):
+            known = ", ".join((*ATTRIBUTES, OBJECT))
+            raise BadPicture(f"{path}: it has the attribute {str(name)[:60]!r}", allowed=known)
+        try:
+            # Encoders break lines, and browsers put "data:image/png;base64," in front.
+            text = value.decode("ascii") if isinstance(value, bytes) else value
+            pictures[name] = base64.b64decode("".join(text.rpartition("base64,")[2].split()), validate=True)
+        except (AttributeError, ValueError, binascii.Error):
+            raise BadPicture(f"{path}: the mask of '{name}' is not a base64 picture") from None
     # One picture may stand under all names, so a small file could need a large picture's memory many times.
     _check_pixels(sum(pixels_of(picture) for picture in pictures.values()), path)
     return {name: _sharp(read_mask(picture)) for name, picture in pictures.items()}
@@ -140,15 +134,6 @@ def attribute_labels(source: Source, key: int | str) -> dict[str, bool]:
     if rows.ndim != 2 or not len(rows) or rows.shape[1] != len(ATTRIBUTES):
         raise BadPicture(f"{path}: it has the shape {rows.shape}", allowed=f"({len(ATTRIBUTES)},) or more rows of them")
     return dict(zip(ATTRIBUTES, (bool(value) for value in rows[0]), strict=True))
-
-
-def _picture_bytes(value: Any, name: str, path: str | Path) -> bytes:
-    try:
-        # Encoders break lines, and browsers put "data:image/png;base64," in front.
-        text = value.decode("ascii") if isinstance(value, bytes) else value
-        return base64.b64decode("".join(text.rpartition("base64,")[2].split()), validate=True)
-    except (AttributeError, ValueError, binascii.Error):
-        raise BadPicture(f"{path}: the mask of '{name}' is not a base64 picture") from None
 
 
 def _sharp(mask: np.ndarray) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, overload
@@ -19,8 +20,6 @@ from unswayed.labels import LabelSpace, choose
 from unswayed.scene import Scene
 
 NO_LABELS = LabelSpace("none", ())
-
-
 FEW = 5  # scenes that are tried before a network is loaded
 
 
@@ -153,17 +152,20 @@ class Source:
             wanted = set(choose(self.labels, classes))
             entries = tuple(entry for entry in entries if entry.label in wanted)
             if not entries:
-                raise UserError(f"no scene of '{self.spec}' has one of the classes {classes}", allowed=self._present())
+                names = list(self.class_counts)
+                more = f", … ({len(names)} in total)" if len(names) > 40 else ""
+                present = ", ".join(names[:40]) + more or "none has a label"
+                raise UserError(f"no scene of '{self.spec}' has one of the classes {classes}", allowed=present)
         remarks: tuple[str, ...] = ()
-        if given:
-            wanted_count = counts[given[0]] or 0
-            if wanted_count < 1:
-                raise UserError(f"the {given[0].replace('_', '-')} is {wanted_count}", allowed="1 or more")
-            if limit is not None:
-                remarks = self._of_one_class(entries, limit)
-                entries = entries[:limit]
+        for name in given:
+            count = counts[name] or 0
+            if count < 1:
+                raise UserError(f"the {name.replace('_', '-')} is {count}", allowed="1 or more")
+            if name == "limit":
+                remarks = self._of_one_class(entries, count)
+                entries = entries[:count]
             else:
-                chosen = _drawn(entries, wanted_count, seed, each=per_class is not None)
+                chosen = _drawn(entries, count, seed, each=name == "per_class")
                 entries = tuple(entry for entry in entries if entry.id in chosen)
         return replace(self, entries=entries, remarks=(*self.remarks, *remarks))
 
@@ -181,10 +183,6 @@ class Source:
         """How many scenes each class has, by name in the order of the label space; scenes without a label left out."""
         counts = Counter(entry.label for entry in self.entries if entry.label is not None)
         return {self.labels.classes[label]: counts[label] for label in sorted(counts)}
-
-    def _present(self) -> str:
-        names = list(self.class_counts)
-        return ", ".join(names[:40]) + (f", … ({len(names)} in total)" if len(names) > 40 else "") or "none has a label"
 
 
 def _drawn(entries: Sequence[Entry], count: int, seed: int, each: bool) -> set[str]:
@@ -231,27 +229,23 @@ def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
     slugs = [slug(name) for name in names]
     counts = Counter(scene_id.lower() for scene_id in slugs)
     taken = {scene_id for scene_id, count in counts.items() if count == 1}
-    answer = []
-    for name, scene_id in zip(names, slugs, strict=True):
+    for position, (name, scene_id) in enumerate(zip(names, slugs, strict=True)):
         if counts[scene_id.lower()] > 1 or scene_id.lower() in _RESERVED:
-            scene_id = _hashed(scene_id, name, taken)
-            taken.add(scene_id.lower())
-        answer.append(scene_id)
-    return tuple(answer)
+            digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape")).hexdigest()
+            longer = (f"{scene_id}-{digest[:length]}" for length in range(8, len(digest), 4))
+            slugs[position] = next(candidate for candidate in longer if candidate.lower() not in taken)
+            taken.add(slugs[position].lower())
+    return tuple(slugs)
+
+
+def named(entries: Sequence[Entry], names: Sequence[str]) -> tuple[Entry, ...]:
+    """The entries, each with the slug of its name as its id."""
+    return tuple(replace(entry, id=scene_id) for entry, scene_id in zip(entries, unique_slugs(names), strict=True))
 
 
 def _safe(part: str) -> str:
     ascii_only = unicodedata.normalize("NFKD", part).encode("ascii", "ignore").decode()
     return re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]", "_", ascii_only)).strip("_-")
-
-
-def _hashed(scene_id: str, name: str, taken: set[str]) -> str:
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape")).hexdigest()
-    for length in range(8, len(digest), 4):
-        candidate = f"{scene_id}-{digest[:length]}"
-        if candidate.lower() not in taken:
-            return candidate
-    raise AssertionError("two names share a whole hash")
 
 
 def repeated_photographs(scenes: Iterable[tuple[str, Hashable, int | None]]) -> list[str]:
@@ -264,15 +258,16 @@ def repeated_photographs(scenes: Iterable[tuple[str, Hashable, int | None]]) -> 
     for scene, shown, label in scenes:
         alike[shown][scene] = label
     several = [group for group in alike.values() if len(group) > 1]
-    found = []
+    warnings = []
     for mixed, meaning in (
         (True, "show a photograph that also has another class, so no model is right about all of them"),
         (False, "show a photograph that occurs more than once, and are counted as if they were different ones"),
     ):
         groups = [group for group in several if (len(set(group.values())) > 1) == mixed]
         if groups:
-            found.append(f"{sum(map(len, groups))} scenes {meaning}: {_listed(groups)}")
-    return found
+            shown = ", ".join(" = ".join(list(group)[:3]) for group in groups[:3]) + " …" * (len(groups) > 3)
+            warnings.append(f"{sum(map(len, groups))} scenes {meaning}: {shown}")
+    return warnings
 
 
 def content_key(path: str | Path) -> int:
@@ -283,21 +278,12 @@ def content_key(path: str | Path) -> int:
 def same_files(paths: Iterable[str], others: Iterable[str]) -> set[str]:
     """Those of the paths whose files have the same content as one of the others; few files need to be read for that."""
     by_size: dict[int, set[str]] = defaultdict(set)
-    for path in others:
-        if os.path.isfile(path):
-            by_size[os.path.getsize(path)].add(path)
-    keys: dict[int, set[int]] = {}
-    found = set()
-    for path in paths:
-        size = os.path.getsize(path) if os.path.isfile(path) else None
-        if size is None or size not in by_size:
-            continue
-        if size not in keys:
-            keys[size] = {content_key(path) for path in by_size[size]}
-        if content_key(path) in keys[size]:
-            found.add(path)
-    return found
+    for path in filter(os.path.isfile, others):
+        by_size[os.path.getsize(path)].add(path)
 
+    @functools.cache
+    def keys(size: int) -> set[int]:
+        return {content_key(path) for path in by_size.get(size, ())}
 
-def _listed(groups: Sequence[Mapping[str, int | None]]) -> str:
-    return ", ".join(" = ".join(list(group)[:3]) for group in groups[:3]) + (" …" if len(groups) > 3 else "")
+    sizes = {path: os.path.getsize(path) for path in paths if os.path.isfile(path)}
+    return {path for path, size in sizes.items() if size in by_size and content_key(path) in keys(size)}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from unswayed.scene import Scene
 from unswayed.specs import Spec
 
 from .pictures import read_numbers, read_picture, shrunk
-from .source import Entry, Source, unique_slugs
+from .source import Entry, Source, named
 
 
 def downloaded(
@@ -39,34 +38,32 @@ def downloaded(
     It is fetched into the path first if it is missing and download is `yes`; layout: what should be there.
     """
 
-    def find() -> Path | None:
-        return next((path / name for name in below if (path / name / holding).is_dir()), None)
-
     wanted = spec.one_of("download", download, ("no", "yes")) == "yes"
     if not spec.name:
         raise UserError(f"the source '{spec.text}' has no path", allowed=f"{spec.kind}:PATH")
     path = Path(spec.name).expanduser()
-    if (folder := find()) is not None:
-        return folder
-    if not wanted:
-        joint = "&" if spec.options else "?"
-        raise UserError(
-            f"{path} does not hold the data set of '{spec.kind}:'",
-            allowed=f"a folder with {layout}",
-            run=f"the same command with '{spec.text}{joint}download=yes', where there is a network",
-        )
-    try:
-        fetch(make_folder(path))
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"the data set of '{spec.kind}:' could not be downloaded into {path}: {error}",
-            allowed=f"a network, or a folder with {layout} copied from elsewhere",
-        ) from None
-    if (folder := find()) is None:
+    folders = [path / name for name in below]
+    if wanted and not any((folder / holding).is_dir() for folder in folders):
+        try:
+            fetch(make_folder(path))
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"the data set of '{spec.kind}:' could not be downloaded into {path}: {error}",
+                allowed=f"a network, or a folder with {layout} copied from elsewhere",
+            ) from None
+    for folder in folders:
+        if (folder / holding).is_dir():
+            return folder
+    if wanted:
         raise UserError(f"the download into {path} is not complete", allowed=f"a folder with {layout}")
-    return folder
+    joint = "&" if spec.options else "?"
+    raise UserError(
+        f"{path} does not hold the data set of '{spec.kind}:'",
+        allowed=f"a folder with {layout}",
+        run=f"the same command with '{spec.text}{joint}download=yes', where there is a network",
+    )
 
 
 PET_SPLITS = ("test", "trainval", "all")
@@ -96,8 +93,12 @@ def open_oxford_pet(spec: Spec) -> Source:
     breeds = spec.one_of("breeds", options["breeds"], BREEDS)
     layout = "images/ and annotations/trimaps/, or oxford-iiit-pet/ with them"
     root = downloaded(spec, options["download"], ("", "oxford-iiit-pet"), "annotations/trimaps", layout, fetch)
-    trimaps = root / "annotations" / "trimaps"
-    names = [name for part in (PET_SPLITS[:2] if split == "all" else (split,)) for name in _pets_of(root, part)]
+    names = []
+    for part in PET_SPLITS[:2] if split == "all" else (split,):
+        # Its lines are `NAME CLASS SPECIES BREED`.
+        listing = _there(root / "annotations" / f"{part}.txt", "the annotations of Oxford-IIIT Pet as published")
+        lines = read_lines(listing, "list")
+        names += [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
     foreign = sorted({breed_of(name) for name in names} - set(BREED_WNIDS))
     if foreign:
         raise UserError(f"{root} lists the breeds {', '.join(foreign[:5])}", allowed=", ".join(BREED_WNIDS))
@@ -105,10 +106,10 @@ def open_oxford_pet(spec: Spec) -> Source:
         names = [name for name in names if BREED_WNIDS[breed_of(name)]]
     labels = imagenet() if breeds == "imagenet" else own(map(class_name, BREED_WNIDS), "oxford-pet")
     entries = []
-    for scene_id, name in zip(unique_slugs(names), names, strict=True):
-        label = labels.index(class_name(breed_of(name)))
-        entries.append(Entry(scene_id, str(root / "images" / f"{name}.jpg"), str(trimaps / f"{name}.png"), label))
-    return Source(spec.text, labels, tuple(entries), load_pet)
+    for name in names:
+        image, trimap = root / "images" / f"{name}.jpg", root / "annotations" / "trimaps" / f"{name}.png"
+        entries.append(Entry("", str(image), str(trimap), labels.index(class_name(breed_of(name)))))
+    return Source(spec.text, labels, named(entries, names), load_pet)
 
 
 def load_pet(entry: Entry) -> Scene:
@@ -156,12 +157,10 @@ def class_name(breed: str) -> str:
     return imagenet().classes[imagenet().index(wnid)] if wnid else breed.replace("_", " ")
 
 
-def _pets_of(root: Path, split: str) -> list[str]:
-    """The names in annotations/<split>.txt, whose lines are `NAME CLASS SPECIES BREED`."""
-    path = root / "annotations" / f"{split}.txt"
+def _there(path: Path, allowed: str) -> Path:
     if not os.path.exists(path):
-        raise UserError(f"{path} is not there", allowed="the annotations of Oxford-IIIT Pet as published")
-    return [line.split()[0] for line in read_lines(path, "list") if line.strip() and not line.startswith("#")]
+        raise UserError(f"{path} is not there", allowed=allowed)
+    return path
 
 
 YEARS = ("2012", "2011", "2010", "2009", "2008", "2007")
@@ -202,9 +201,7 @@ def open_voc(spec: Spec) -> Source:
     below = ("", f"VOC{year}", f"VOCdevkit/VOC{year}", f"TrainVal/VOCdevkit/VOC{year}")
     layout = f"VOCdevkit/VOC{year}/SegmentationObject, JPEGImages, …"
     root = downloaded(spec, options["download"], below, "SegmentationObject", layout, fetch)
-    listing = root / "ImageSets" / "Segmentation" / f"{split}.txt"
-    if not os.path.exists(listing):
-        raise UserError(f"{listing} is not there", allowed="the lists of PASCAL VOC as published")
+    listing = _there(root / "ImageSets" / "Segmentation" / f"{split}.txt", "the lists of PASCAL VOC as published")
     labels = own(CLASSES, "voc")
     names, entries = [], []
     for picture in " ".join(read_lines(listing, "list")).split():
@@ -215,15 +212,13 @@ def open_voc(spec: Spec) -> Source:
             names.append(f"{picture}-{number}.jpg" if objects == "all" else f"{picture}.jpg")
             image, mask = root / "JPEGImages" / f"{picture}.jpg", root / "SegmentationObject" / f"{picture}.png"
             entries.append(Entry("", str(image), str(mask), labels.index(name) if name else None, problem, number))
-    named = (replace(entry, id=scene_id) for scene_id, entry in zip(unique_slugs(names), entries, strict=True))
-    return Source(spec.text, labels, tuple(named), load_object)
+    return Source(spec.text, labels, named(entries, names), load_object)
 
 
 def load_object(entry: Entry) -> Scene:
     """The entry's photograph with the pixels of its object as the mask."""
     assert entry.mask is not None
-    numbers = read_numbers(entry.mask)
-    mask = (numbers == entry.detail).astype(np.float32)
+    mask = (read_numbers(entry.mask) == entry.detail).astype(np.float32)
     if not mask.any():
         raise BadPicture(f"{entry.mask}: no pixel belongs to object {entry.detail}")
     return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label))
@@ -235,7 +230,8 @@ def _voc_objects(path: Path) -> tuple[list[VocObject], str | None]:
         tree = ElementTree.fromstring(read_file(path, MOST_TEXT))
         objects = []
         for number, element in enumerate(tree.iter("object"), 1):
-            left, top, right, bottom = (float(element.findtext(f"bndbox/{side}", "")) for side in _SIDES)
+            sides = (float(element.findtext(f"bndbox/{side}", "")) for side in ("xmin", "ymin", "xmax", "ymax"))
+            left, top, right, bottom = sides
             name = element.findtext("name", "")
             if name not in CLASSES:
                 return [], f"{path.name} has an object of the class '{name}'"
@@ -245,6 +241,3 @@ def _voc_objects(path: Path) -> tuple[list[VocObject], str | None]:
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
         return [], f"its annotation {path} cannot be read ({error})"
     return objects, None if objects else f"{path.name} names no object"
-
-
-_SIDES = ("xmin", "ymin", "xmax", "ymax")

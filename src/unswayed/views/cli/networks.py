@@ -40,7 +40,7 @@ def weights(
     import json
 
     from unswayed.errors import UserError, unknown
-    from unswayed.files.downloads import listing, verify
+    from unswayed.files.downloads import KNOWN, listing, verify
 
     if action == "list":
         rows = listing()
@@ -59,10 +59,9 @@ def weights(
         what = "a name from the list" if action == "fetch" else "the path of a weight file"
         raise UserError(f"`unswayed weights {action}` needs {what}", run="unswayed weights")
     if action == "fetch":
-        from unswayed.files.downloads import of_kind
-
         # A kind of which every file has a known hash can be fetched as a whole.
-        for file in of_kind(name) if name in ("masks", "measure") else [name]:
+        kinds = [file for file, known in KNOWN.items() if known.kind == name]
+        for file in kinds if name in ("masks", "measure") else [name]:
             _fetch(file, url, sha256, as_json)
         return
     digest, known = verify(name)
