@@ -40,7 +40,16 @@ def test_a_pickle_that_would_run_a_command_is_refused_and_does_not_run_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "value", [Runs(eval, "1"), Runs(bytes, 10**12), collections.OrderedDict(a=1), np.float64(1), np.zeros(3), len]
+    "value",
+    [
+        Runs(eval, "1"),
+        Runs(bytes, 10**12),
+        Runs(bytes, 1),
+        collections.OrderedDict(a=1),
+        np.float64(1),
+        np.zeros(3),
+        len,
+    ],
 )
 def test_whatever_needs_an_import_is_refused(tmp_path, value):
     path = tmp_path / "other.pkl"

@@ -34,8 +34,17 @@ def read_pickle(path: str | Path) -> Any:
 
 def parse_pickle(data: bytes, where: str) -> Any:
     """The plain data in the bytes of a pickle; `where` is the file's name for an error."""
+    stack = _Stack()
     try:
-        return _interpret(data)
+        for count, (operation, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
+            if count > MOST_OPERATIONS:
+                raise _Refused(f"has more than {MOST_OPERATIONS:,} operations")
+            if operation.name == "STOP":
+                return stack.take(1)[0][0]
+            if operation.name not in _OPERATIONS:
+                raise _Refused(f"contains the operation {operation.name}")
+            _OPERATIONS[operation.name](stack, argument)
+        raise ValueError("it ends too early")
     except _Refused as refusal:
         raise BadPicture(
             f"{where}: refused, because the pickle {refusal}", allowed="dict, list, tuple, str, bytes and numbers"
@@ -67,66 +76,59 @@ class _Stack:
         self.values.append(value)
         self.depths.append(depth)
 
-    def take(self, count: int) -> tuple[list[Any], int]:
-        """The last `count` values, and the nesting of a container that holds them."""
-        if count > len(self.values):
-            raise ValueError("the stack is empty")
+    def pop(self) -> Any:
+        self.depths.pop()
+        return self.values.pop()
+
+    def take(self, count: int | None) -> tuple[list[Any], int]:
+        """The last `count` values, or those since the mark, and the nesting of a container that holds them."""
+        marked = count is None
+        if count is None:
+            count = next(count for count, value in enumerate(reversed(self.values)) if isinstance(value, _Mark))
         start = len(self.values) - count
+        if start < 0:
+            raise ValueError("the stack is empty")
         items, depth = self.values[start:], max(self.depths[start:], default=0) + 1
         del self.values[start:], self.depths[start:]
         if depth > MOST_NESTED:
             raise _Refused(f"is nested more than {MOST_NESTED} deep")
         if any(isinstance(item, _Mark) or callable(item) for item in items):
             raise ValueError("a container of something that is no value")
+        if marked:
+            self.pop()
         return items, depth
 
-    def since_mark(self) -> tuple[list[Any], int]:
-        count = next((count for count, value in enumerate(reversed(self.values)) if isinstance(value, _Mark)), None)
-        if count is None:
-            raise ValueError("there is no mark")
-        taken = self.take(count)
-        self.values.pop()
-        self.depths.pop()
-        return taken
+    def build(self, kind: Callable[[list[Any]], Any], count: int | None) -> None:
+        items, depth = self.take(count)
+        self.push(kind(items), depth)
 
-    def build(self, kind: Callable[[list[Any]], Any], taken: tuple[list[Any], int]) -> None:
-        self.push(kind(taken[0]), taken[1])
-
-    def extend(self, kind: type, taken: tuple[list[Any], int]) -> None:
+    def extend(self, kind: type, count: int | None) -> None:
         """Add items to the list, or pairs to the dict, on top of the stack."""
-        items, depth = taken
-        if not isinstance(self.values[-1], kind):
+        items, depth = self.take(count)
+        holder: Any = self.values[-1]
+        if not isinstance(holder, kind):
             raise ValueError(f"the items do not belong to a {kind.__name__}")
         self.depths[-1] = max(self.depths[-1], depth)
-        holder: Any = self.values[-1]
         holder.extend(items) if kind is list else holder.update(_pairs(items))
 
-    def remember(self, number: int) -> None:
-        self.memo[number] = self.values[-1]
+    def remember(self, number: int | None) -> None:
+        self.memo[len(self.memo) if number is None else number] = self.values[-1]
 
     def recall(self, number: int) -> None:
         if isinstance(self.memo[number], (list, dict, tuple, _Mark)):
             raise _Refused("uses one container in several places")
         self.push(self.memo[number])
 
+    def find(self, names: str | None) -> None:
+        """Push a function that does only what old protocols call it for, which is to write bytes."""
+        module, name = map(str, self.take(2)[0]) if names is None else names.split(" ", 1)
+        if (module, name) not in _FUNCTIONS:
+            raise _Refused(f"would import {module}.{name}")
+        self.push(_FUNCTIONS[module, name])
+
     def call(self) -> None:
         [arguments], _ = self.take(1)
-        function = self.values.pop()
-        self.depths.pop()
-        self.push(function(*arguments))
-
-
-def _interpret(data: bytes) -> Any:
-    stack = _Stack()
-    for count, (operation, argument, _) in enumerate(pickletools.genops(io.BytesIO(data))):
-        if count > MOST_OPERATIONS:
-            raise _Refused(f"has more than {MOST_OPERATIONS:,} operations")
-        if operation.name == "STOP":
-            return stack.take(1)[0][0]
-        if operation.name not in _OPERATIONS:
-            raise _Refused(f"contains the operation {operation.name}")
-        _OPERATIONS[operation.name](stack, argument)
-    raise ValueError("it ends too early")
+        self.push(self.pop()(*arguments))
 
 
 def _pairs(items: list[Any]) -> dict[object, object]:
@@ -138,21 +140,20 @@ def _pairs(items: list[Any]) -> dict[object, object]:
     return dict(zip(keys, items[1::2], strict=True))
 
 
-def _known(module: str, name: str) -> Callable[..., bytes]:
-    # Old protocols write bytes as a call of one of these two; our replacements do only that.
-    if (module, name) in (("_codecs", "encode"), ("codecs", "encode")):
-        return _latin_bytes
-    if (module, name) in (("builtins", "bytes"), ("__builtin__", "bytes")):
-        return bytes
-    raise _Refused(f"would import {module}.{name}")
-
-
 def _latin_bytes(text: str, encoding: str) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
         raise ValueError("bytes with an unknown encoding")
     return text.encode("latin1")
 
 
+def _no_bytes() -> bytes:
+    return b""
+
+
+_FUNCTIONS: dict[tuple[str, str], Callable[..., bytes]] = {
+    **dict.fromkeys((("_codecs", "encode"), ("codecs", "encode")), _latin_bytes),
+    **dict.fromkeys((("builtins", "bytes"), ("__builtin__", "bytes")), _no_bytes),
+}
 # pickletools decodes the value of each of these.
 _VALUES = (
     *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
@@ -167,23 +168,21 @@ _OPERATIONS: dict[str, Callable[[_Stack, Any], None]] = {
     "NEWFALSE": lambda stack, _: stack.push(False),
     "MARK": lambda stack, _: stack.push(_Mark()),
     "EMPTY_TUPLE": lambda stack, _: stack.push((), 1),
-    "TUPLE1": lambda stack, _: stack.build(tuple, stack.take(1)),
-    "TUPLE2": lambda stack, _: stack.build(tuple, stack.take(2)),
-    "TUPLE3": lambda stack, _: stack.build(tuple, stack.take(3)),
-    "TUPLE": lambda stack, _: stack.build(tuple, stack.since_mark()),
-    "LIST": lambda stack, _: stack.build(list, stack.since_mark()),
-    "DICT": lambda stack, _: stack.build(_pairs, stack.since_mark()),
+    "TUPLE1": lambda stack, _: stack.build(tuple, 1),
+    "TUPLE2": lambda stack, _: stack.build(tuple, 2),
+    "TUPLE3": lambda stack, _: stack.build(tuple, 3),
+    "TUPLE": lambda stack, _: stack.build(tuple, None),
+    "LIST": lambda stack, _: stack.build(list, None),
+    "DICT": lambda stack, _: stack.build(_pairs, None),
     "EMPTY_LIST": lambda stack, _: stack.push([], 1),
     "EMPTY_DICT": lambda stack, _: stack.push({}, 1),
-    "APPEND": lambda stack, _: stack.extend(list, stack.take(1)),
-    "APPENDS": lambda stack, _: stack.extend(list, stack.since_mark()),
-    "SETITEM": lambda stack, _: stack.extend(dict, stack.take(2)),
-    "SETITEMS": lambda stack, _: stack.extend(dict, stack.since_mark()),
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda stack, number: stack.remember(number)),
-    "MEMOIZE": lambda stack, _: stack.remember(len(stack.memo)),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda stack, number: stack.recall(number)),
-    "GLOBAL": lambda stack, names: stack.push(_known(*names.split(" ", 1))),
-    "STACK_GLOBAL": lambda stack, _: stack.push(_known(*map(str, stack.take(2)[0]))),
+    "APPEND": lambda stack, _: stack.extend(list, 1),
+    "APPENDS": lambda stack, _: stack.extend(list, None),
+    "SETITEM": lambda stack, _: stack.extend(dict, 2),
+    "SETITEMS": lambda stack, _: stack.extend(dict, None),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _Stack.remember),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), _Stack.recall),
+    **dict.fromkeys(("GLOBAL", "STACK_GLOBAL"), _Stack.find),
     "REDUCE": lambda stack, _: stack.call(),
 }
 
