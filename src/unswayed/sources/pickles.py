@@ -105,10 +105,10 @@ class _Stack:
     def extend(self, kind: type, count: int | None) -> None:
         """Add items to the list, or pairs to the dict, on top of the stack."""
         items, depth = self.take(count)
-        holder: Any = self.values[-1]
-        if not isinstance(holder, kind):
+        if not isinstance(self.values[-1], kind):
             raise ValueError(f"the items do not belong to a {kind.__name__}")
         self.depths[-1] = max(self.depths[-1], depth)
+        holder: Any = self.values[-1]
         holder.extend(items) if kind is list else holder.update(_pairs(items))
 
     def remember(self, number: int | None) -> None:
