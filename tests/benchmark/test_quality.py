@@ -72,7 +72,7 @@ def test_strict_makes_an_invalid_picture_again_and_then_leaves_it_out(drawn_fold
         return {"noise": 0.0 if row.edit in ("original", "reinsertion") or third else 50.0}
 
     monkeypatch.setattr(quality, "find_faults", faults)
-    monkeypatch.setattr("unswayed.jobs._can_be_sent", lambda worker: False)  # this process has the planted faults
+    monkeypatch.setattr("unswayed.jobs._packed", lambda worker, optional: None)  # this process has the planted faults
     built = build(source, tmp_path / "bench", BuildSettings(**settings, recipe="original,position,size-0.1", tries=3))
     rows = {row["edit"]: row for row in Benchmark(tmp_path / "bench").manifest.to_pylist()}
     seeds = [seed for edit, seed in tried if edit == "position"]

@@ -136,7 +136,7 @@ def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tm
     from unswayed.evaluation import study as sensitivity_study
     from unswayed.evaluation.noise import NoiseSettings
 
-    monkeypatch.setattr("unswayed.jobs._can_be_sent", lambda worker: False)  # this source is only in this process
+    monkeypatch.setattr("unswayed.jobs._packed", lambda worker, optional: None)  # this source is only in this process
     monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))
     monkeypatch.setattr(sensitivity_study, "_open", lambda *_: model)
     (tmp_path / "spurious/colors").mkdir(parents=True)
