@@ -178,7 +178,6 @@ def test_a_generated_background_waits_for_render_and_is_never_imitated(studio):
     shown = preview(studio, photograph, chain_from({"background": {"kind": "simple"}, "size": {"rate": 0.1}}))
     assert "press Render" in shown.note
     assert shown.edited is None
-    assert not shown.exact
 
 
 def test_render_counts_its_steps_and_replays(studio, files):

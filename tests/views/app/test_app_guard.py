@@ -13,19 +13,17 @@ import pytest
 
 from unswayed.files.locks import Lock
 from unswayed.views.app.guard import (
-    LAST,
     MOST_JSON,
     MOST_SESSIONS,
     MOST_TEXT,
     MOST_UNREAD,
     MOST_UPLOAD,
-    Bounded,
     Guard,
     Unread,
     names_an_address,
     reaches_outside,
 )
-from unswayed.views.app.page import served, sweep
+from unswayed.views.app.page import LAST, Bounded, served, sweep
 
 
 @pytest.mark.parametrize(

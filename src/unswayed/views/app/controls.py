@@ -23,6 +23,8 @@ from .photographs import Photograph, open_sample
 
 # The value of one control of the page; a position is two of them.
 Value: TypeAlias = float | str | bool | None
+# {edit: {parameter: value}}
+Values: TypeAlias = Mapping[str, Mapping[str, Value]]
 
 
 @dataclass(frozen=True)
@@ -60,23 +62,25 @@ class Group:
     file: str | None = None
 
     @property
-    def count(self) -> int:
-        """Return the number of values that the page has for this edit: switch, controls, and words of controls."""
-        return 1 + sum(1 if control.word is None else 2 for control in self.controls)
+    def slots(self) -> list[Control | None]:
+        """What each value that the page has for this edit belongs to; None for its switch and for words of controls."""
+        slots: list[Control | None] = [None]
+        for control in self.controls:
+            slots += [control] if control.word is None else [control, None]
+        return slots
 
 
 def groups() -> tuple[Group, ...]:
     """Return every edit, including those of other packages, in the order in which they are applied."""
-    return tuple(_group(edit) for edit in all_edits().values())
-
-
-def _group(edit: type[Edit]) -> Group:
-    shown = [
-        _control(edit, name, field)
-        for name, field in parameters(edit).items()
-        if not field.metadata["hidden"] and not isinstance(field.metadata["allowed"], Text)
-    ]
-    return Group(edit.name, edit.description, tuple(shown), next(iter(file_parameters(edit)), None))
+    shown = []
+    for edit in all_edits().values():
+        controls = tuple(
+            _control(edit, name, field)
+            for name, field in parameters(edit).items()
+            if not field.metadata["hidden"] and not isinstance(field.metadata["allowed"], Text)
+        )
+        shown.append(Group(edit.name, edit.description, controls, next(iter(file_parameters(edit)), None)))
+    return tuple(shown)
 
 
 def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
@@ -87,34 +91,27 @@ def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
     neutral = next((change.neutral for change in edit.changes if change.parameter == name), None)
     candidates = (neutral, field.metadata["first"], field.default, (shown.low + shown.high) / 2)
     first = next(value for value in candidates if isinstance(value, int | float))
-    return Control(
-        edit.name,
-        name,
-        f"{explains} ({shown.describe().replace(' (sweeps are log-spaced)', '')})",
-        min(max(first, shown.low), shown.high),
-        shown.low,
-        shown.high,
-        shown.step or (shown.high - shown.low) / 100,
-        log=shown.spacing == "log",
-        word=next(iter(shown.words), None),
-    )
+    explains = f"{explains} ({shown.describe().replace(' (sweeps are log-spaced)', '')})"
+    first, step = min(max(first, shown.low), shown.high), shown.step or (shown.high - shown.low) / 100
+    log, word = shown.spacing == "log", next(iter(shown.words), None)
+    return Control(edit.name, name, explains, first, shown.low, shown.high, step, log=log, word=word)
 
 
-def chain_from(values: Mapping[str, Mapping[str, Value]], picture: str | None = None) -> tuple[Edit, ...]:
-    """Return the edits in `values` ({edit: {parameter: value}}), in their order; picture: the uploaded file, or None.
+def chain_from(values: Values, picture: str | None = None) -> tuple[Edit, ...]:
+    """Return the edits in `values` in their order; picture: the uploaded file, or None.
 
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
     (Size(rate=0.05, start=0.25), Position(x=0.0, y=1.0, start=0.25))
     """
-    return in_order(_edit(find_edit(name), given, picture) for name, given in values.items())
-
-
-def _edit(edit: type[Edit], given: Mapping[str, Value], picture: str | None) -> Edit:
-    return edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)})
+    edits = []
+    for name, given in values.items():
+        edit = find_edit(name)
+        edits.append(edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)}))
+    return in_order(edits)
 
 
 def values_from(shown: Sequence[Group], flat: Sequence[Value]) -> dict[str, dict[str, Value]]:
-    """Return {edit: {parameter: value}} of the enabled edits, from the page's values in the order of the groups.
+    """Return the values of the enabled edits, from the page's values in the order of the groups.
 
     An edit has one value for its switch, then one for each control, and one more if the control has a word.
     """
@@ -146,7 +143,7 @@ def flat_from(
     given = iter(flat)
     changed: list[Value] = []
     for group in shown:
-        kept = [next(given) for _ in range(group.count)]
+        kept = [next(given) for _ in group.slots]
         if group.edit not in values:
             changed += kept
             continue
@@ -155,15 +152,11 @@ def flat_from(
         for control in group.controls:
             start = starts.get(control.key, control.first)
             value = start if wanted is None else wanted.get(control.parameter, start)
-            changed.append(start if control.word is not None and value == control.word else value)
-            if control.word is not None:
-                changed.append(value == control.word)
+            if control.word is None:
+                changed.append(value)
+            else:
+                changed += [start if value == control.word else value, value == control.word]
     return changed
-
-
-def chosen_chain(shown: Sequence[Group], picture: str | None, flat: Sequence[Value]) -> tuple[Edit, ...]:
-    """Return the edits that are switched on, from the page's values; picture: the uploaded file, or None."""
-    return chain_from(values_from(shown, flat), picture)
 
 
 SIDE = 256
@@ -172,22 +165,6 @@ SMALLEST = 0.005
 # A little less than what touches the frame, because the rate is measured in whole pixels.
 WITHIN = 0.995
 HANDLES = ("move", "scale", "turn")
-Values = dict[str, dict[str, Value]]
-
-
-@dataclass(frozen=True)
-class Place:
-    """The object in the picture, in shares of its sides: the corners of its box, which turn with it, clockwise from
-    the upper left; center: the middle of the upright box around it; rate: the share of the picture that it covers;
-    degrees: how far it is turned counterclockwise."""
-
-    corners: tuple[tuple[float, float], ...]
-    center: tuple[float, float]
-    rate: float
-    degrees: float
-
-    def to_json(self) -> str:
-        return json.dumps({"corners": self.corners, "center": self.center, "rate": self.rate, "degrees": self.degrees})
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,78 +193,67 @@ def _object(photograph: Photograph) -> _Object:
     return _Object(outline(mask), max(rate, 1 / SIDE**2))
 
 
-def place_of(photograph: Photograph, placement: np.ndarray = IDENTITY) -> Place:
-    """Return where an affine map of the unit square puts the object of the framed photograph."""
-    found = _object(photograph)
-    (left, top), (right, bottom) = box(found.points)
+def place_of(photograph: Photograph, placement: np.ndarray = IDENTITY) -> str:
+    """Return where an affine map of the unit square puts the object of the framed photograph, as JSON.
+
+    In shares of the picture's sides: the corners of the object's box, which turn with it, clockwise from the upper
+    left; center: the middle of the upright box around it; rate: the share of the picture that it covers; degrees: how
+    far it is turned counterclockwise.
+    """
+    framed = _object(photograph)
+    (left, top), (right, bottom) = box(framed.points)
     corners = moved(np.array([[left, top], [right, top], [right, bottom], [left, bottom]]), placement)
-    middle = center(moved(found.points, placement))
     turn = placement[:, :2]
-    return Place(
-        tuple((round(float(x), 4), round(float(y), 4)) for x, y in corners),
-        (round(float(middle[0]), 4), round(float(middle[1]), 4)),
-        float(f"{found.rate * abs(float(np.linalg.det(turn))):.4g}"),
-        round(math.degrees(math.atan2(turn[0, 1], turn[0, 0])), 1) + 0.0,
-    )
+    place = {
+        "corners": [[round(float(x), 4), round(float(y), 4)] for x, y in corners],
+        "center": [round(float(share), 4) for share in center(moved(framed.points, placement))],
+        "rate": float(f"{framed.rate * abs(float(np.linalg.det(turn))):.4g}"),
+        "degrees": round(math.degrees(math.atan2(turn[0, 1], turn[0, 0])), 1) + 0.0,
+    }
+    return json.dumps(place)
 
 
 def own_values(photograph: Photograph) -> dict[tuple[str, str], float]:
     """Return the values of the controls that leave the object as it is in the photograph, by edit and parameter."""
-    found = _object(photograph)
-    x, y = _shares(found.points, center(found.points))
-    return {("size", "rate"): float(f"{found.rate:.3g}"), ("position", "x"): x, ("position", "y"): y}
+    framed = _object(photograph)
+    x, y = _shares(framed.points, center(framed.points))
+    return {("size", "rate"): float(f"{framed.rate:.3g}"), ("position", "x"): x, ("position", "y"): y}
 
 
 def largest_values(photograph: Photograph) -> dict[tuple[str, str], float]:
     """Return the values at which the frame ends, by edit and parameter; never less than the object's own."""
-    found = _object(photograph)
-    return {("size", "rate"): float(f"{max(found.largest(), found.rate):.3g}")}
+    framed = _object(photograph)
+    return {("size", "rate"): float(f"{max(framed.largest(), framed.rate):.3g}")}
 
 
-def wanted_place(text: str) -> tuple[str, tuple[float, float], float, float]:
-    """Return the handle, center, rate and degrees that the page sends; raises UserError if they are none."""
+def moved_to(photograph: Photograph, values: Values, text: str) -> tuple[dict[str, dict[str, Value]], int | None]:
+    """Return the values of the changes with the object where a handle was moved to, and the number of that move.
+
+    text: JSON of the page, with the handle, the wanted center, rate and degrees, and the number if it has one. An
+    object that would be larger than the frame is made as large as the frame holds. The center is kept if the position
+    is changed too.
+    """
     try:
         wanted = json.loads(text)
-        handle, (x, y), rate, degrees = (wanted[name] for name in ("handle", "center", "rate", "degrees"))
-        numbers = [float(value) for value in (x, y, rate, degrees)]
-    except (TypeError, ValueError, KeyError):
+        handle, serial = wanted["handle"], wanted.get("serial")
+        (x, y), rate, degrees = wanted["center"], float(wanted["rate"]), float(wanted["degrees"])
+        middle = np.array([float(x), float(y)])
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         raise UserError("the place of the object is not readable", allowed="a move of one of the handles") from None
-    if handle not in HANDLES or not all(map(math.isfinite, numbers)):
+    if handle not in HANDLES or not np.isfinite([*middle, rate, degrees]).all():
         raise UserError("the place of the object is not possible", allowed=f"a handle ({', '.join(HANDLES)})")
-    return handle, (numbers[0], numbers[1]), numbers[2], numbers[3]
-
-
-def wanted_serial(text: str) -> int | None:
-    """Return the number of a move that the page sends, None if it has none.
-
-    >>> wanted_serial('{"serial": 7}'), wanted_serial("no JSON")
-    (7, None)
-    """
-    try:
-        return int(json.loads(text)["serial"])
-    except (TypeError, ValueError, KeyError):
-        return None
-
-
-def moved_to(photograph: Photograph, values: Mapping[str, Mapping[str, Value]], text: str) -> Values:
-    """Return the values of the changes with the object at the place that a handle was moved to.
-
-    An object that would be larger than the frame is made as large as the frame holds. The center is kept if the
-    position is changed too.
-    """
-    handle, middle, rate, degrees = wanted_place(text)
-    found = _object(photograph)
-    changed: Values = {name: dict(given) for name, given in values.items()}
+    framed = _object(photograph)
+    changed = {name: dict(given) for name, given in values.items()}
     degrees = (degrees + 180) % 360 - 180
-    fitting = min(max(rate, SMALLEST), found.largest(degrees))
+    fitting = min(max(rate, SMALLEST), framed.largest(degrees))
     if handle == "turn":
         changed["direction"] = {**changed.get("direction", {}), "degrees": float(round(degrees))}
     if handle == "scale" or fitting < WITHIN**2 * rate:
         changed["size"] = {**changed.get("size", {}), "rate": float(f"{fitting:.3g}")}
     if handle == "move" or "position" in changed:
-        x, y = _shares(found.at(fitting, degrees), np.array(middle))
+        x, y = _shares(framed.at(fitting, degrees), middle)
         changed["position"] = {**changed.get("position", {}), "x": x, "y": y}
-    return changed
+    return changed, serial if isinstance(serial, int) else None
 
 
 def _shares(points: np.ndarray, middle: np.ndarray) -> tuple[float, float]:
@@ -302,11 +268,11 @@ def _shares(points: np.ndarray, middle: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Preset:
-    """title: of its button; sample: the photograph; values: {edit: {parameter: value}}, as the controls have them."""
+    """title: of its button; sample: the photograph; values: as the controls have them."""
 
     title: str
     sample: str
-    values: Mapping[str, Mapping[str, Value]]
+    values: Values
 
 
 # Found by trying every attribute on every photograph of the sample; the page opens with the first one.
@@ -321,5 +287,5 @@ PRESETS = (
 def preset_flat(shown: Sequence[Group], preset: Preset) -> list[Value]:
     """Return the page's values with the changes of a preset and no others."""
     every = {group.edit: preset.values.get(group.edit) for group in shown}
-    empty = [None] * sum(group.count for group in shown)
+    empty = [None for group in shown for _ in group.slots]
     return flat_from(shown, empty, every, own_values(open_sample(preset.sample)))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import io
 import json
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any, TextIO
-from urllib.parse import parse_qs, unquote, urlsplit
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_UNREAD = 50
 MOST_SESSIONS = 2000  # gradio keeps the answers of as many
@@ -49,43 +52,6 @@ class Unread:
             self.listening += Counter()  # drops sessions that no longer listen
 
 
-MOST = 2 * 2**20  # characters
-LAST = "\nFurther messages of the server are not shown.\n"
-
-
-class Bounded(io.TextIOBase):
-    """A text stream that passes on at most `most` characters to another one."""
-
-    def __init__(self, stream: TextIO, most: int = MOST) -> None:
-        self.stream, self.left = stream, most
-
-    def write(self, text: str) -> int:
-        if self.left > 0:
-            self.stream.write(text[: self.left] + (LAST if len(text) >= self.left else ""))
-        self.left -= len(text)
-        return len(text)
-
-    def flush(self) -> None:
-        self.stream.flush()
-
-    def fileno(self) -> int:
-        return self.stream.fileno()
-
-    def isatty(self) -> bool:
-        return self.stream.isatty()
-
-
-@contextlib.contextmanager
-def bounded_messages() -> Iterator[None]:
-    """A block in which at most MOST characters are written to standard output and to standard error each."""
-    with contextlib.redirect_stdout(Bounded(sys.stdout)), contextlib.redirect_stderr(Bounded(sys.stderr)):
-        yield
-
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
 # A painted mask has some hundred kB; files are uploaded, with a limit of their own.
 MOST_JSON = 4 * 2**20
 MOST_UPLOAD = 51 * 2**20
@@ -108,6 +74,14 @@ HEADERS = (
 )
 
 
+class Refused(Exception):
+    """A request that is not answered, with the HTTP status and the reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
 class Guard:
     """An ASGI application around another one.
 
@@ -115,140 +89,86 @@ class Guard:
     address, as `?token=…`, and then kept by the browser as a cookie.
     """
 
-    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]], token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, token: str | None = None) -> None:
         self.app, self.token = app, token
         self.unread = Unread()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
-            return
         if scope["type"] != "http":  # the page opens no web socket
             return
-        headers = _headers(scope)
-        refusal = self._stranger(headers)
-        if refusal is not None:
-            await _refuse(send, 403, refusal)
-            return
-        known = self._has_token(scope, headers)
-        if self.token is not None and not known and scope["path"] != _STARTUP:
-            # gradio asks for its own page when it starts, and takes 401 for a page that asks for a password.
-            await _refuse(send, 401, "Open the page with the token in its address, as the command printed it.")
-            return
-        started = _Started(self._with_headers(send, known))
-        try:
-            await self._checked(scope, headers, receive, started)
-        except Exception as error:
-            # gradio raises for requests that its own page never sends; one line of each is enough.
-            if started.begun:
-                raise
-            print(f"{scope['method']} {scope['path'][:200]!r}: {error!r:.200}", file=sys.stderr)
-            await _refuse(started, 500, "The request cannot be answered.")
-
-    async def _checked(self, scope: Message, headers: dict[str, list[str]], receive: Receive, send: Send) -> None:
-        """Hand over a request of a known visitor, unless it is too large or reaches outside."""
-        kinds = headers.get("content-type", [])
-        if len(kinds) > 1 or len(headers.get("content-length", [])) > 1:
-            await _refuse(send, 400, "A request has one Content-Type and one Content-Length.")
-            return
-        upload = scope["path"].endswith("/upload") and bool(kinds) and kinds[0].startswith("multipart/form-data")
-        if _announced(headers) > (MOST_UPLOAD if upload else MOST_JSON):
-            await _refuse(send, 413, "The request is too large.")
-            return
-        if reaches_outside(scope["path"]):
-            await _refuse(send, 403, "This page fetches nothing from other hosts.")
-            return
-        if upload:
-            try:
-                await self.app(scope, _bounded(receive, kinds[0]), send)
-            except (_TooLarge, TimeoutError):
-                await _refuse(send, 413, "The upload is too large or too slow.")
-            return
-        if scope["method"] not in ("GET", "HEAD"):
-            body = await _body(receive)
-            if body is None:
-                await _refuse(send, 413, "The request is too large.")
-                return
-            if names_an_address(body):
-                await _refuse(send, 403, "This page fetches nothing from other hosts.")
-                return
-            if scope["path"].endswith("/queue/join") and not self.unread.may_ask(_session(body)):
-                await _refuse(send, 429, "Read the answers before you ask again.")
-                return
-            receive = _again(body, receive)
-        if scope["path"].endswith("/queue/data"):
-            asked = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("session_hash", [""])[0]
-            with self.unread.listens(asked):
-                await self.app(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def _stranger(self, headers: dict[str, list[str]]) -> str | None:
-        """Why this visitor is refused; None if not."""
-        host = (headers.get("host") or [""])[0]
-        origins = headers.get("origin", [])
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-            places = [urlsplit(origin).netloc for origin in origins]
-        except ValueError:
-            return "The Host or Origin header is not an address."
-        if self.token is None and name not in LOOPBACK:
-            return "This page is served to this computer only."
-        if any(place != host for place in places) or len(places) > 1:
-            return "The request comes from another page."
-        return None
-
-    def _has_token(self, scope: Message, headers: dict[str, list[str]]) -> bool:
-        """Whether the request brings the page's token, in its address or as a cookie."""
-        if self.token is None:
-            return False
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [])
-        given += [value for cookie in headers.get("cookie", []) for value in _cookies(cookie, COOKIE)]
-        return any(hmac.compare_digest(token.encode(), self.token.encode()) for token in given)
-
-    def _with_headers(self, send: Send, known: bool) -> Send:
-        own = list(HEADERS)
-        if known:  # nobody else is told the token
-            own.append((b"set-cookie", f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/".encode()))
+        request, begun, own = Request(scope), False, list(HEADERS)
 
         async def sent(message: Message) -> None:
+            nonlocal begun
+            begun = True
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *own]
             await send(message)
 
-        return sent
+        try:
+            self._check_origin(request)
+            if self._has_token(request):  # nobody else is told the token
+                own.append((b"set-cookie", f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/".encode()))
+            elif self.token is not None and scope["path"] != _STARTUP:
+                # gradio asks for its own page when it starts, and takes 401 for a page that asks for a password.
+                raise Refused(401, "Open the page with the token in its address, as the command printed it.")
+            await self._checked(request, receive, sent)
+        except Exception as error:
+            if begun:
+                raise
+            if not isinstance(error, Refused):
+                # gradio raises for requests that its own page never sends; one line of each is enough.
+                print(f"{scope['method']} {scope['path'][:200]!r}: {error!r:.200}", file=sys.stderr)
+                error = Refused(500, "The request cannot be answered.")
+            await JSONResponse({"detail": str(error)}, error.status)(scope, receive, sent)
 
+    async def _checked(self, request: Request, receive: Receive, send: Send) -> None:
+        """Hand over a request of a known visitor, unless it is too large or reaches outside."""
+        scope, path = request.scope, request.scope["path"]
+        kinds, lengths = (request.headers.getlist(name) for name in ("content-type", "content-length"))
+        if len(kinds) > 1 or len(lengths) > 1:
+            raise Refused(400, "A request has one Content-Type and one Content-Length.")
+        upload = path.endswith("/upload") and bool(kinds) and kinds[0].startswith("multipart/form-data")
+        length = (lengths or ["0"])[0]
+        announced = int(length) if length.isdecimal() and len(length) < 16 else MOST_UPLOAD + 1
+        if announced > (MOST_UPLOAD if upload else MOST_JSON):
+            raise Refused(413, "The request is too large.")
+        if reaches_outside(path):
+            raise Refused(403, "This page fetches nothing from other hosts.")
+        if upload:
+            receive = _bounded(receive, kinds[0])
+        elif request.method not in ("GET", "HEAD"):
+            body = await _body(receive)
+            if names_an_address(body):
+                raise Refused(403, "This page fetches nothing from other hosts.")
+            if path.endswith("/queue/join") and not self.unread.may_ask(_session(body)):
+                raise Refused(429, "Read the answers before you ask again.")
+            receive = _again(body, receive)
+        listens = path.endswith("/queue/data")
+        session = request.query_params.get("session_hash", "")
+        with self.unread.listens(session) if listens else contextlib.nullcontext():
+            await self.app(scope, receive, send)
 
-class _Started:
-    """A `send` that remembers whether an answer has begun."""
+    def _check_origin(self, request: Request) -> None:
+        """Refuse a visitor from another computer, where there is no token, and a request of another page."""
+        host = request.headers.get("host", "")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            origins = [urlsplit(origin).netloc for origin in request.headers.getlist("origin")]
+        except ValueError:
+            raise Refused(403, "The Host or Origin header is not an address.") from None
+        if self.token is None and name not in LOOPBACK:
+            raise Refused(403, "This page is served to this computer only.")
+        if any(origin != host for origin in origins) or len(origins) > 1:
+            raise Refused(403, "The request comes from another page.")
 
-    def __init__(self, send: Send) -> None:
-        self.send, self.begun = send, False
-
-    async def __call__(self, message: Message) -> None:
-        self.begun = True
-        await self.send(message)
-
-
-class _TooLarge(Exception):
-    """An upload has more bytes than are allowed."""
-
-
-def _headers(scope: Message) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return found
-
-
-def _announced(headers: dict[str, list[str]]) -> int:
-    length = (headers.get("content-length") or ["0"])[0]
-    return int(length) if length.isdecimal() and len(length) < 16 else MOST_UPLOAD + 1
-
-
-def _cookies(header: str, name: str) -> list[str]:
-    pairs = (part.strip().partition("=") for part in header.split(";"))
-    return [value for key, _, value in pairs if key == name]
+    def _has_token(self, request: Request) -> bool:
+        """Whether the request brings the page's token, in its address or as a cookie."""
+        given = [*request.query_params.getlist("token"), request.cookies.get(COOKIE, "")]
+        expected = (self.token or "").encode()
+        return self.token is not None and any(hmac.compare_digest(token.encode(), expected) for token in given)
 
 
 def _bounded(receive: Receive, kind: str) -> Receive:
@@ -285,15 +205,15 @@ def _bounded(receive: Receive, kind: str) -> Receive:
 
     async def bounded() -> Message:
         nonlocal size
-        message = await asyncio.wait_for(receive(), PATIENCE)
-        body = message.get("body", b"")
-        size += len(body)
+        refused = Refused(413, "The upload is too large or too slow.")
         try:
-            parser.write(body)
-        except ValueError:
-            raise _TooLarge from None  # no multipart at all
+            message = await asyncio.wait_for(receive(), PATIENCE)
+            size += len(message.get("body", b""))
+            parser.write(message.get("body", b""))
+        except (TimeoutError, ValueError):  # or no multipart at all
+            raise refused from None
         if size > MOST_UPLOAD or text > MOST_TEXT:
-            raise _TooLarge
+            raise refused
         return message
 
     return bounded
@@ -315,10 +235,7 @@ def names_an_address(body: bytes) -> bool:
     >>> names_an_address(b'{"data": [{"path": "https://example.org/a.png"}]}')
     True
     """
-    try:
-        waiting = [json.loads(body)]
-    except (ValueError, RecursionError):
-        return False
+    waiting = [_parsed(body)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
@@ -331,49 +248,41 @@ def names_an_address(body: bytes) -> bool:
     return False
 
 
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _session(body: bytes) -> str:
     """The session that a question comes from; an empty text if it names none."""
-    try:
-        given = json.loads(body)
-    except (ValueError, RecursionError):
-        return ""
+    given = _parsed(body)
     return str(given.get("session_hash"))[:100] if isinstance(given, dict) else ""
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """The whole body; None where it is larger than a request may be."""
-    parts, size, more = [], 0, True
+async def _body(receive: Receive) -> bytes:
+    """The whole body; refused where it is larger or slower than a request may be."""
+    body, more = bytearray(), True
     while more:
         try:
             message = await asyncio.wait_for(receive(), PATIENCE)
         except TimeoutError:
-            return None
+            raise Refused(413, "The request is too large.") from None
         if message["type"] != "http.request":
             break
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > MOST_JSON:
-            return None
+        body += message.get("body", b"")
+        if len(body) > MOST_JSON:
+            raise Refused(413, "The request is too large.")
         more = message.get("more_body", False)
-    return b"".join(parts)
+    return bytes(body)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
     """Return a receiver that gives the body once, then continues with the original one."""
-    given = False
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def once() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return waiting.pop() if waiting else await receive()
 
     return once
-
-
-async def _refuse(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"detail": reason}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *HEADERS]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

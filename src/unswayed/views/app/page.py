@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from unswayed.errors import UserError, missing_extra
 from unswayed.files.locks import Lock, is_held
@@ -168,3 +170,36 @@ def launched(page: Any, host: str, port: int | None) -> str:
     except OSError as error:
         raise UserError(f"the page cannot be served at {host}:{port}: {error}", allowed="another --port") from None
     return str(address) if token is None else f"{address}?token={token}"
+
+
+MOST_PRINTED = 2 * 2**20  # characters
+LAST = "\nFurther messages of the server are not shown.\n"
+
+
+class Bounded(io.TextIOBase):
+    """A text stream that passes on at most `most` characters to another one."""
+
+    def __init__(self, stream: TextIO, most: int = MOST_PRINTED) -> None:
+        self.stream, self.left = stream, most
+
+    def write(self, text: str) -> int:
+        if self.left > 0:
+            self.stream.write(text[: self.left] + (LAST if len(text) >= self.left else ""))
+        self.left -= len(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+
+@contextmanager
+def bounded_messages() -> Iterator[None]:
+    """A block in which at most MOST_PRINTED characters are written to standard output and to standard error each."""
+    with redirect_stdout(Bounded(sys.stdout)), redirect_stderr(Bounded(sys.stderr)):
+        yield

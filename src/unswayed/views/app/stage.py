@@ -7,10 +7,9 @@ import base64
 import functools
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -38,13 +37,12 @@ NOTHING = "Nothing is changed yet: switch a change on, or move one of the slider
 @dataclass(frozen=True, eq=False)
 class Shown:
     """before, after: (S, S, 3) uint8; edited: what can be downloaded, None if nothing is edited; note: a message for
-    the visitor; exact: `after` shows all edits of the chain; placement: of the object, None in a cropped photograph."""
+    the visitor; placement: of the object, None in a cropped photograph."""
 
     before: np.ndarray
     after: np.ndarray
     edited: Edited | None = None
     note: str = ""
-    exact: bool = True
     placement: np.ndarray | None = field(default_factory=IDENTITY.copy)
 
 
@@ -65,13 +63,13 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     """Return the paste preview of a chain, without backgrounds that need a network; a note says if one is missing."""
     before = framed(photograph)
     pasted = tuple(edit for edit in chain if not needs_network(edit))
-    left_out = [edit for edit in chain if needs_network(edit)]
-    waiting = f"Needs the diffusion network ({left_out[0].describe()}): press Render." if left_out else ""
+    left_out = next((edit for edit in chain if needs_network(edit)), None)
+    waiting = "" if left_out is None else f"Needs the diffusion network ({left_out.describe()}): press Render."
     if not pasted:
-        return Shown(before, before, None, waiting or NOTHING, exact=not left_out)
+        return Shown(before, before, None, waiting or NOTHING)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
-    kept = None if left_out else edited
-    return Shown(before, np.asarray(edited.image), kept, waiting, not left_out, edited.placement)
+    kept = edited if left_out is None else None
+    return Shown(before, np.asarray(edited.image), kept, waiting, edited.placement)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,44 +113,24 @@ def render(
     if progress is not None and total:
         progress(0, total)
     made = [studio.edit(request, photograph, counted(place)) for place, request in enumerate(requests)]
-    note = (
-        f"Rendered in {counts[0]} diffusion steps." if counts[0] else "This change needs no diffusion: pasted exactly."
-    )
-    pictures = [np.asarray(edited.image) for edited in made]
+    note = "This change needs no diffusion: pasted exactly."
+    if counts[0]:
+        note = f"Rendered in {counts[0]} diffusion steps."
+    picture, *others = (np.asarray(edited.image) for edited in made)
     missing = "This change has no control: it neither removes the object nor generates a background."
     try:
         pasted: np.ndarray | str = np.asarray(studio.edit(request_of(chain, photograph, seed), photograph).image)
     except UserError as error:
         pasted = f"It cannot be pasted: {error.given}."
-    compared = Compared(pasted, pictures[0], missing if control is None else pictures[1])
-    return Shown(framed(photograph), pictures[0], made[0], note, placement=made[0].placement), compared
+    compared = Compared(pasted, picture, others[0] if others else missing)
+    return Shown(framed(photograph), picture, made[0], note, made[0].placement), compared
 
 
 def needs_network(edit: Edit) -> bool:
     return "network" in edit.needs
 
 
-def portable(record: Mapping[str, Any], photograph: Photograph, picture: str | None = None) -> dict[str, Any]:
-    """Return the record with only the names of a visitor's own files, not their paths on this server.
-
-    It can be replayed in the folder of those files, with `unswayed edit PHOTO --replay FILE.json`.
-    """
-    changed = dict(record)
-    if photograph.own:
-        changed["image"] = {**record["image"], "path": photograph.name}
-    if picture is not None:
-        name = Path(picture).name
-        changed["files"] = {name if path == picture else path: digest for path, digest in record["files"].items()}
-        chain = [
-            {key: name if value == picture else value for key, value in step.items()}
-            for step in record["request"]["chain"]
-        ]
-        changed["request"] = {**record["request"], "chain": chain}
-    return changed
-
-
 FOLDER = "UNSWAYED_APP_FILES"
-Files = tuple[str, str, str]
 
 
 def write_gif(strip: Strip, photograph: Photograph) -> str:
@@ -164,13 +142,22 @@ def write_gif(strip: Strip, photograph: Photograph) -> str:
     return str(path)
 
 
-def write_files(edited: Edited, photograph: Photograph, picture: str | None = None) -> Files:
-    """Write ID-edited.png, .mask.png and .json to a folder named after their content; return the paths."""
-    record = portable(edited.record, photograph, picture)
-    folder = Path(os.environ[FOLDER]) / "made" / record["picture_sha256"][:16]
-    out = folder / f"{photograph.id}-edited.png"
-    written = write_edited(replace(edited, record=record), out)
-    return str(written[0]), str(written[1]), str(written[2])
+def write_files(edited: Edited, photograph: Photograph, picture: str | None = None) -> list[str]:
+    """Write ID-edited.png, .mask.png and .json to a folder named after their content; return the paths.
+
+    The record has only the names of a visitor's own files, not their paths on this server. It can be replayed in the
+    folder of those files, with `unswayed edit PHOTO --replay FILE.json`.
+    """
+    record = dict(edited.record)
+    if photograph.own:
+        record["image"] = {**record["image"], "path": photograph.name}
+    if picture is not None:
+        name, request = Path(picture).name, record["request"]
+        record["files"] = {name if path == picture else path: digest for path, digest in record["files"].items()}
+        chain = [{key: name if value == picture else value for key, value in step.items()} for step in request["chain"]]
+        record["request"] = {**request, "chain": chain}
+    out = Path(os.environ[FOLDER]) / "made" / record["picture_sha256"][:16] / f"{photograph.id}-edited.png"
+    return [str(path) for path in write_edited(replace(edited, record=record), out)]
 
 
 HINT = "Drag the object, its corners or its round handle; with the keyboard, choose a handle and press the arrow keys."
@@ -183,10 +170,6 @@ class Said:
     model: str
     before: Answer
     after: Answer
-
-    @property
-    def changed(self) -> bool:
-        return self.before.best != self.after.best
 
 
 def stage(
@@ -207,24 +190,12 @@ def stage(
     after = address(made.after)
     place = None if made.placement is None else place_of(photograph, made.placement)
     words = tag("div", *_verdicts(said), class_="verdict", role="status")
-    picture = tag(
-        "div",
-        tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false"),
-        None if place is None else _handles(),
-        words,
-        class_="canvas",
-        data_place=None if place is None else place.to_json(),
-        data_serial=serial,
-    )
-    earlier = [
-        f"{prediction.before.names[0]} {percent(prediction.before.probabilities[0], 0)}" for prediction in said[:1]
-    ]
-    before = tag(
-        "p",
-        tag("img", src=address(made.before), alt=f"{photograph.name}, the photograph"),
-        tag("span", caption, tag("br"), f"before: {', '.join(earlier) or 'the photograph, framed as a square'}"),
-        class_="earlier quiet",
-    )
+    image = tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false")
+    handles = None if place is None else _handles()
+    picture = tag("div", image, handles, words, class_="canvas", data_place=place, data_serial=serial)
+    earlier = said[0].before.best_words if said else "the photograph, framed as a square"
+    original = tag("img", src=address(made.before), alt=f"{photograph.name}, the photograph")
+    before = tag("p", original, tag("span", caption, tag("br"), f"before: {earlier}"), class_="earlier quiet")
     bar = tag("a", tag("img", src=after, alt=""), tag("span", *_verdicts(said[:1])), href="#stage", class_="glance")
     hint = None if place is None else tag("p", HINT, class_="quiet", id="handles-hint")
     return joined([picture, before, hint, chips(chain, unchanged, seed), bar])
@@ -234,16 +205,13 @@ def _verdicts(said: Sequence[Said]) -> list[Markup]:
     """Return one line for each model: its answer, and whether that differs from the answer for the photograph."""
     lines = []
     for prediction in said:
-        was = f"{prediction.before.names[0]} {percent(prediction.before.probabilities[0], 0)}"
-        compared = (
-            f"changed, was {was}"
-            if prediction.changed
-            else f"unchanged, was {percent(prediction.before.probabilities[0], 0)}"
-        )
-        answer = tag("b", f"{prediction.after.names[0]} {percent(prediction.after.probabilities[0], 0)}")
+        before = prediction.before
+        sign, kind, was = "= ", "held", f"unchanged, was {percent(before.probabilities[0], 0)}"
+        if before.best != prediction.after.best:
+            sign, kind, was = "≠ ", "turned", f"changed, was {before.best_words}"
         name = tag("span", f"{prediction.model}: ", class_="model") if len(said) > 1 else None
-        mark = tag("span", "≠ " if prediction.changed else "= ", aria_hidden="true")
-        lines.append(tag("span", name, mark, answer, " ", compared, class_="turned" if prediction.changed else "held"))
+        mark, answer = tag("span", sign, aria_hidden="true"), tag("b", prediction.after.best_words)
+        lines.append(tag("span", name, mark, answer, " ", was, class_=kind))
     return lines
 
 

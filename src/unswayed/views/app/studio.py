@@ -9,9 +9,8 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,6 +24,7 @@ from unswayed.masks.segment import default_segmenter, open_segmenter
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.photograph import Edited, Request, edit_photograph
 from unswayed.rendering.removal.patches import PatchRemoval
+from unswayed.views.text import percent
 
 from .photographs import Photograph
 
@@ -51,7 +51,7 @@ class Step:
 
     @property
     def left(self) -> float | None:
-        """Return the estimated seconds that are left; None before the first step is done."""
+        """The estimated seconds that are left; None before the first step is done."""
         return None if not self.done else self.seconds * (self.total - self.done) / self.done
 
     def words(self, unit: str) -> str:
@@ -103,30 +103,23 @@ class Jobs:
         """
         began = time.monotonic()
         steps: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
-        with self._stoppable(visitor) as stop:
-
-            def tell(done: int, total: int) -> None:
-                steps.put(Step(done, total, time.monotonic() - began))
-
-            future = self._thread.submit(contextvars.copy_context().run, work, Report(stop, tell))
-            future.add_done_callback(lambda _: steps.put(None))
-            try:
-                while (step := steps.get()) is not None:
-                    yield show(step)
-            finally:
-                # If the visitor left, this generator is closed here, and nobody needs the result.
-                stop.set()
-            return future.result()
-
-    @contextmanager
-    def _stoppable(self, visitor: str) -> Iterator[threading.Event]:
         self.cancel(visitor)
         stop = self._stops[visitor] = threading.Event()
+
+        def tell(done: int, total: int) -> None:
+            steps.put(Step(done, total, time.monotonic() - began))
+
+        future = self._thread.submit(contextvars.copy_context().run, work, Report(stop, tell))
+        future.add_done_callback(lambda _: steps.put(None))
         try:
-            yield stop
+            while (step := steps.get()) is not None:
+                yield show(step)
         finally:
+            # If the visitor left, this generator is closed here, and nobody needs the result.
+            stop.set()
             if self._stops.get(visitor) is stop:
                 del self._stops[visitor]
+        return future.result()
 
 
 COUNT = 5
@@ -144,26 +137,9 @@ class Answer:
     def best(self) -> int:
         return self.classes[0]
 
-
-def answer_all(model: Classifier, images: Sequence[np.ndarray], count: int = COUNT) -> list[Answer]:
-    """Return the model's prediction for each picture, (H, W, 3) uint8, with its own transform."""
-    import torch
-
-    batch = torch.stack([model.prepare(image) for image in images])
-    best = model.logits(batch).double().softmax(1).topk(min(count, len(model.labels)))
-    return [
-        Answer(tuple(classes), tuple(model.labels.classes[index] for index in classes), tuple(probabilities))
-        for classes, probabilities in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    ]
-
-
-def warm_pictures(model: Classifier, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
-    """Return the pictures, all of one shape, with the heat maps of these classes: (H, W, 3) uint8 each."""
-    from unswayed.evaluation.saliency import heat_maps
-    from unswayed.views.report.pictures import overlay
-
-    heats = heat_maps(model, images, targets)
-    return [overlay(image, heat) for image, heat in zip(images, heats, strict=True)]
+    @property
+    def best_words(self) -> str:
+        return f"{self.names[0]} {percent(self.probabilities[0], 0)}"
 
 
 RENDERERS_HELD = 2
@@ -200,8 +176,12 @@ class Studio:
         return _alone(self._looking, self._answers, self.model(name), name, images)
 
     def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
-        """Return the pictures with the heat maps of these classes, one per picture."""
-        return _alone(self._looking, warm_pictures, self.model(name), images, targets)
+        """Return the pictures, all of one shape, with the heat maps of these classes: (H, W, 3) uint8 each."""
+        from unswayed.evaluation.saliency import heat_maps
+        from unswayed.views.report.pictures import overlay
+
+        heats = _alone(self._looking, heat_maps, self.model(name), images, targets)
+        return [overlay(image, heat) for image, heat in zip(images, heats, strict=True)]
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
         """Return the edited photograph with its record; progress is called after each diffusion pass."""
@@ -231,29 +211,41 @@ class Studio:
         return self._opened[name]
 
     def _answers(self, model: Classifier, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
+        import torch
+
         keys = [(name, hashlib.blake2b(image.tobytes(), digest_size=16).digest()) for image in images]
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in self._said}
         said = {key: self._said[key] for key in keys if key not in new}
         if new:
-            said.update(zip(new, answer_all(model, list(new.values())), strict=True))
+            batch = torch.stack([model.prepare(image) for image in new.values()])
+            best = model.logits(batch).double().softmax(1).topk(min(COUNT, len(model.labels)))
+            for key, classes, shares in zip(new, best.indices.tolist(), best.values.tolist(), strict=True):
+                names = tuple(model.labels.classes[index] for index in classes)
+                said[key] = Answer(tuple(classes), names, tuple(shares))
         self._said.update(said)
         while len(self._said) > ANSWERS_HELD:
             self._said.popitem(last=False)
         return [said[key] for key in keys]
 
     def _render(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None) -> T:
-        renderer = self._renderer(request)
-        return work(counted(renderer, _passes(renderer, request), progress))
-
-    def _renderer(self, request: Request) -> Renderer:
-        """Return the renderer that a replay of this request would open, so that both make the same bytes."""
+        """Do the work with the renderer that a replay of this request would open, so that both make the same bytes."""
         key = canonical([request.to_json()["options"], request.used_guide, request.size])
         if key not in self._renderers:
             while len(self._renderers) >= RENDERERS_HELD:
                 self._renderers.popitem(last=False)
             self._renderers[key] = request.open_renderer()
         self._renderers.move_to_end(key)
-        return self._renderers[key]
+        renderer = self._renderers[key]
+        if progress is None or not isinstance(renderer, NetworkRenderer):
+            return work(renderer)
+        total, done = _passes(renderer, request), 0
+
+        def passed(pictures: int) -> None:
+            nonlocal done
+            done += pictures
+            progress(min(done, total), total)  # what it raises ends the work
+
+        return work(CountedRenderer(renderer, passed))
 
 
 def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
@@ -275,17 +267,3 @@ def remembered_removal(image: np.ndarray, mask: np.ndarray, seed: int = 0, label
 def _removed(image: bytes, mask: bytes, side: int, seed: int) -> np.ndarray:
     picture = np.frombuffer(image, np.uint8).reshape(side, side, 3)
     return PatchRemoval()(picture, np.frombuffer(mask, np.float32).reshape(side, side), seed)
-
-
-def counted(renderer: Renderer, total: int, progress: Progress | None) -> Renderer:
-    """The renderer, which calls `progress` after every pass of its network; what that raises ends the work."""
-    if progress is None or not isinstance(renderer, NetworkRenderer):
-        return renderer
-    done = 0
-
-    def passed(pictures: int) -> None:
-        nonlocal done
-        done += pictures
-        progress(min(done, total), total)
-
-    return CountedRenderer(renderer, passed)

@@ -80,8 +80,7 @@ def app(
     # Importing the page takes seconds, in which nothing else would be printed.
     typer.echo(f"loading the page and {', '.join(model) if model else 'the models'} …", err=True)
     _share_memory()
-    from unswayed.views.app.guard import bounded_messages
-    from unswayed.views.app.page import DEFAULT_MODELS, served
+    from unswayed.views.app.page import DEFAULT_MODELS, bounded_messages, served
 
     from .progress import serve_until_stopped
 

@@ -1,0 +1,305 @@
+"""What the panels of the Edit tab share: the components of the controls and of the result, and what updates them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import resources
+from typing import Any, TypeAlias
+
+import gradio as gr
+
+from unswayed.edits import Edit
+from unswayed.errors import UserError
+from unswayed.labels import imagenet
+from unswayed.views.text import percent
+
+from . import figures
+from .controls import (
+    PRESETS,
+    Control,
+    Group,
+    Value,
+    chain_from,
+    flat_from,
+    groups,
+    largest_values,
+    moved_to,
+    own_values,
+    preset_flat,
+    values_from,
+)
+from .photographs import Photograph, open_sample
+from .stage import Compared, Said, Shown, preview, render, stage, write_files
+from .studio import Canceled, Report, Step, Studio
+
+# gradio gives its components no type that has their events.
+Component: TypeAlias = Any
+# While one update is running, only the last of the waiting ones is run.
+LIGHT: dict[str, Any] = {"concurrency_limit": 4, "show_progress": "hidden", "trigger_mode": "always_last"}
+# Heavy work is queued: only one visitor at a time renders or opens a photograph.
+HEAVY: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "heavy"}
+PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+STATE_KEPT = 7200  # seconds
+# The slider of a range with a logarithmic scale; gradio has only linear ones.
+LOG_SLIDER = """<div class="log">
+  <label><span>${label}</span>
+    <input type="number" min="${low}" max="${high}" step="any" value="${Number(value)}"></label>
+  <p class="quiet">${explains}</p>
+  <div class="ends"><span>${low}</span>
+    <input type="range" min="0" max="1000" step="any" aria-label="${label}" aria-valuetext="${Number(value)}"
+      value="${1000 * Math.log(Math.max(low, Number(value)) / low) / Math.log(high / low)}"><span>${high}</span></div>
+</div>"""
+
+
+def script(name: str) -> str:
+    """Return a file of this folder, for `js_on_load`."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+class Editor:
+    """The components that several panels use, and the functions of their events; a panel renders its components.
+
+    photograph: the state with the visitor's `Photograph`; shown: the state with the pictures (before, after), or None;
+    parts: of each edit its switch and its controls; flat: all of them in the order in which `values_from` reads them;
+    picture: the file of a background; given: the inputs of a preview, results: its outputs.
+    """
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio, self.groups = studio, groups()
+        first, models = open_sample(PRESETS[0].sample), list(studio.models)
+        unplaced: dict[str, Any] = {"render": False}
+        ends, values = largest_values(first), iter(preset_flat(self.groups, PRESETS[0]))
+        self.parts = [_components(group, values, ends) for group in self.groups]
+        self.flat: list[Component] = [component for part in self.parts for component in part]
+        name, parameter = next((group.edit, group.file) for group in self.groups if group.file is not None)
+        self.picture: Component = gr.File(label=f"the file of '{parameter}'", height=150, elem_id=name, **unplaced)
+        self.seed: Component = gr.Number(0, label="random seed", precision=0, minimum=0, maximum=2**31, **unplaced)
+        self.photograph: Component = gr.State(first, time_to_live=STATE_KEPT)
+        self.shown: Component = gr.State(None, time_to_live=STATE_KEPT)
+        self.models: Component = gr.Dropdown(
+            models, value=models[:1], multiselect=True, label="models", elem_id="models", **unplaced
+        )
+        self.answers: Component = gr.HTML(elem_id="answers", **unplaced)
+        self.pictures: Component = gr.HTML(elem_id="pictures", js_on_load=script("handles.js"), **unplaced)
+        self.note: Component = gr.HTML(figures.message(""), elem_id="note", **unplaced)
+        self.compared: Component = gr.HTML(elem_id="compared", **unplaced)
+        self.steps: Component = gr.Slider(
+            4, 100, 20, step=1, label="diffusion steps: more are better and slower", buttons=[], **unplaced
+        )
+        small: dict[str, Any] = {"interactive": False, "size": "sm", "min_width": 80, **unplaced}
+        self.downloads: list[Component] = [
+            gr.DownloadButton(f"Download {what}", elem_id=f"download-{what}", **small)
+            for what in ("picture", "mask", "record")
+        ]
+        self.given = [self.models, self.photograph, self.picture, self.seed, *self.flat]
+        self.results = [self.pictures, self.note, self.shown, self.compared, *self.downloads]
+
+    def follow(self, event: Component) -> None:
+        """Update the controls and the result after `event`, which changed the photograph."""
+        event.then(self.begun, self.given, [*self.flat, *self.results], **PRIVATE, **LIGHT)
+
+    def chain(self, picture: str | None, flat: Sequence[Value]) -> tuple[Edit, ...]:
+        """Return the edits that are switched on."""
+        return chain_from(values_from(self.groups, flat), picture)
+
+    def previewed(
+        self,
+        models: Sequence[str],
+        photograph: Photograph,
+        picture: str | None,
+        seed: float,
+        *flat: Value,
+        serial: int | None = None,
+    ) -> tuple[object, ...]:
+        """Return the paste preview for the values of the controls, as `results`; serial: of the handle's move."""
+        try:
+            chain = self.chain(picture, flat)
+            made = preview(self.studio, photograph, chain, int(seed or 0))
+        except UserError as error:
+            return nothing(error)
+        caption = "after: paste preview" if made.edited else "after"
+        return self._results(models, photograph, picture, seed, chain, made, caption, serial=serial)
+
+    def _results(
+        self,
+        models: Sequence[str],
+        photograph: Photograph,
+        picture: str | None,
+        seed: float,
+        chain: tuple[Edit, ...],
+        made: Shown,
+        caption: str,
+        beside: str = "",
+        serial: int | None = None,
+    ) -> tuple[object, ...]:
+        files = [None] * 3 if made.edited is None else write_files(made.edited, photograph, picture)
+        buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in files]
+        names = {edit.name for edit in chain}
+        unchanged = [group.edit for group in self.groups if group.edit not in names]
+        said = []
+        for name in models:
+            with suppress(UserError):  # a model that cannot be opened is named with the predictions
+                said.append(Said(name, *self.studio.answers(name, (made.before, made.after))))
+        markup = stage(photograph, made, caption, said, chain, unchanged, int(seed or 0), serial)
+        return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
+
+    def begun(
+        self, models: Sequence[str], photograph: Photograph, picture: str | None, seed: float, *flat: Value
+    ) -> tuple[object, ...]:
+        """Return the controls and the result for another photograph; what is unchanged starts at its object's values.
+
+        A logarithmic slider ends where the frame ends.
+        """
+        switched = values_from(self.groups, flat)
+        off = {group.edit: None for group in self.groups if group.edit not in switched}
+        changed = flat_from(self.groups, flat, off, own_values(photograph))
+        ends, slots = largest_values(photograph), [slot for group in self.groups for slot in group.slots]
+        updates = [
+            gr.HTML(value=value, **_ends(slot, ends)) if slot is not None and slot.log else value
+            for slot, value in zip(slots, changed, strict=True)
+        ]
+        return *updates, *self.previewed(models, photograph, picture, seed, *changed)
+
+    def dragged(
+        self, wanted: str, models: Sequence[str], photograph: Photograph, picture: str | None, seed: float, *flat: Value
+    ) -> tuple[object, ...]:
+        """Return the controls and the result with the object where a handle was moved to."""
+        try:
+            values, serial = moved_to(photograph, values_from(self.groups, flat), wanted)
+        except UserError as error:
+            return (*(gr.skip() for _ in flat), *nothing(error))
+        changed = flat_from(self.groups, flat, values, own_values(photograph))
+        result = self.previewed(models, photograph, picture, seed, *changed, serial=serial)
+        return (*(new if new != old else gr.skip() for new, old in zip(changed, flat, strict=True)), *result)
+
+    def reset(
+        self,
+        event: gr.EventData,
+        models: Sequence[str],
+        photograph: Photograph,
+        picture: str | None,
+        seed: float,
+        *flat: Value,
+    ) -> tuple[object, ...]:
+        """Return the seed, the controls and the result without the change of a chip, or without any for `reset all`."""
+        name = str(getattr(event, "edit", ""))
+        seed = 0 if name in ("", "seed") else seed
+        off = {group.edit: None for group in self.groups if name in ("", group.edit)}
+        changed = flat_from(self.groups, flat, off, own_values(photograph))
+        return (seed, *changed, *self.previewed(models, photograph, picture, seed, *changed))
+
+    def answered(self, photograph: Photograph, shown: Any, models: Sequence[str]) -> str:
+        """Return the predictions of the models for both pictures that are shown."""
+        if shown is None or not models:
+            return figures.message("" if shown is None else "Choose a model to see its predictions.")
+        parts = []
+        for name in models:
+            try:
+                before, after = self.studio.answers(name, shown)
+                truth = photograph.label if self.studio.model(name).labels == imagenet() else None
+                warm = self.studio.heat(name, shown, [before.best, after.best])
+            except UserError as error:
+                parts.append(figures.message(f"{name}: {error}", "problem"))
+                continue
+            parts.append(figures.answer_bars(name, before, after, truth))
+            parts.append(figures.heat_pair(name, warm, [before.names[0], after.names[0]]))
+        return figures.joined(parts)
+
+    def rendered(
+        self,
+        request: gr.Request,
+        models: Sequence[str],
+        photograph: Photograph,
+        steps: float,
+        picture: str | None,
+        seed: float,
+        *flat: Value,
+    ) -> Iterator[tuple[object, ...]]:
+        """Yield the progress of a rendering, then its result: `results`, the progress, Cancel."""
+        unchanged, last = (gr.skip(),) * len(self.results), Step(0, 0, 0.0)
+
+        def told(step: Step) -> tuple[object, ...]:
+            nonlocal last
+            last = step
+            return *unchanged, figures.progress(step, "passes"), gr.Button(visible=True)
+
+        def work(report: Report) -> tuple[tuple[Edit, ...], Shown, Compared]:
+            chain = self.chain(picture, flat)
+            return chain, *render(self.studio, photograph, chain, int(seed or 0), int(steps), report)
+
+        note = ""
+        yield *unchanged, figures.message("Loading the network …"), gr.Button(visible=True)
+        try:
+            chain, made, compared = yield from self.studio.jobs.followed(str(request.session_hash), work, told)
+            beside = figures.side_by_side(compared, self._prediction_lines(models, compared))
+            caption = "after: rendered with diffusion"
+            result = self._results(models, photograph, picture, seed, chain, made, caption, beside)
+        except Canceled:
+            result = unchanged
+            note = f"Canceled after {last.done} of {last.total} passes. The result above is the one from before."
+        except UserError as error:
+            result = nothing(error)
+        yield *result, figures.message(note), gr.Button(visible=False)
+
+    def _prediction_lines(self, models: Sequence[str], compared: Compared) -> dict[str, list[str]]:
+        """Return each model's prediction for each picture of the comparison, in a line."""
+        images = {name: image for name, image in vars(compared).items() if not isinstance(image, str)}
+        said: dict[str, list[str]] = {name: [] for name in images}
+        for model in models:
+            with suppress(UserError):  # the predictions below say why
+                answers = self.studio.answers(model, list(images.values()))
+                for name, answer in zip(images, answers, strict=True):
+                    said[name].append(f"{model}: {answer.names[0]}, {percent(answer.probabilities[0], 0)}")
+        return said
+
+    def cancel(self, request: gr.Request) -> None:
+        """Stop the visitor's job."""
+        self.studio.jobs.cancel(str(request.session_hash))
+
+    def cancel_button(self, name: str) -> Component:
+        """Build a button that stops the visitor's job; it does not wait in the queue behind that job."""
+        button = gr.Button("Cancel", variant="stop", visible=False, elem_id=name, min_width=80)
+        button.click(self.cancel, None, None, queue=False, show_progress="hidden", **PRIVATE)
+        return button
+
+
+def nothing(error: UserError) -> tuple[object, ...]:
+    """Return the results that leave the pictures as they are and say what was wrong."""
+    closed = [gr.DownloadButton(value=None, interactive=False) for _ in range(3)]
+    return gr.skip(), figures.message(f"Not updated: {error}", "old"), gr.skip(), gr.skip(), *closed
+
+
+def _components(group: Group, values: Iterator[Any], ends: Mapping[tuple[str, str], float]) -> list[Component]:
+    """Return the switch of an edit and its controls with these first values; they are not placed yet."""
+    switch = f"change: {group.edit}"
+    components: list[Component] = [
+        gr.Checkbox(bool(next(values)), label=switch, info=group.explains, elem_id=f"on-{group.edit}", render=False)
+    ]
+    for control in group.controls:
+        named: dict[str, Any] = {
+            "value": next(values),
+            "label": f"{control.edit}: {control.parameter}",
+            "elem_id": f"{control.edit}-{control.parameter}",
+            "render": False,
+        }
+        if control.choices:
+            components.append(gr.Dropdown(list(control.choices), info=control.explains, **named))
+        elif control.log:
+            slider: dict[str, Any] = {
+                "html_template": LOG_SLIDER,
+                "js_on_load": script("log_slider.js"),
+                **_ends(control, ends),
+            }
+            components.append(gr.HTML(**named, **slider))
+        else:
+            ticks: dict[str, Any] = {"step": control.step, "info": control.explains, "buttons": []}
+            components.append(gr.Slider(control.low, control.high, **ticks, **named))
+        if control.word is not None:
+            words = f"{control.edit} {control.parameter}: {control.word}"
+            components.append(gr.Checkbox(bool(next(values)), label=words, render=False))
+    return components
+
+
+def _ends(control: Control, ends: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    return {"low": control.low, "high": ends.get(control.key, control.high), "explains": control.explains}
