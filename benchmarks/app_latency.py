@@ -15,6 +15,7 @@ import shutil
 import statistics
 from typing import Any
 
+from unswayed.views.app import AppSettings
 from unswayed.views.app.page import served
 
 PICTURE = "document.querySelector('#pictures .after')"
@@ -75,7 +76,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     given = parser.parse_args()
     path = shutil.which("chromium") or shutil.which("chromium-browser")
-    with served(["lite:0"]) as (address, _), sync_playwright() as runner:
+    with served(AppSettings(models=["lite:0"])) as (address, _), sync_playwright() as runner:
         browser = runner.chromium.launch(executable_path=path, args=["--headless", "--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1300, "height": 900})
         page.goto(address)

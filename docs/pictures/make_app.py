@@ -10,6 +10,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from unswayed.views.app import AppSettings
 from unswayed.views.app.page import served
 
 HERE = Path(__file__).parent
@@ -22,7 +23,10 @@ def keep(picture: bytes, name: str, height: int) -> None:
 
 
 def main(predictions: Path) -> None:
-    with served(["lite:0", "lite:2"], predictions) as (address, _), sync_playwright() as runner:
+    with (
+        served(AppSettings(models=["lite:0", "lite:2"], predictions=predictions)) as (address, _),
+        sync_playwright() as runner,
+    ):
         arguments = ["--headless", "--no-sandbox", "--disable-gpu"]
         browser = runner.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
         page = browser.new_page(viewport={"width": 1280, "height": 900})

@@ -10,6 +10,7 @@ import pytest
 
 from command_line import run_cli
 from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL
+from unswayed.views.app import AppSettings
 from unswayed.views.app.page import served
 
 
@@ -32,5 +33,5 @@ def predictions(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def address(predictions) -> str:
-    with served(["lite:0"], predictions, segmenter="grabcut") as (place, _):
+    with served(AppSettings(models=["lite:0"], predictions=predictions, segmenter="grabcut")) as (place, _):
         yield place

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from unswayed.views.app import AppSettings
 from unswayed.views.app.page import served
 from watched_page import LONG, swipe, violations, watched
 
@@ -22,7 +23,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A page of its own, on a computer without the weights of the better segmenter."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UNSWAYED_CACHE", str(tmp_path_factory.mktemp("cache")))
-        with served(["lite:0"]) as (place, _):
+        with served(AppSettings(models=["lite:0"])) as (place, _):
             yield place
 
 

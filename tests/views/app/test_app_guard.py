@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from unswayed.files.locks import Lock
+from unswayed.views.app import AppSettings
 from unswayed.views.app.guard import (
     MOST_JSON,
     MOST_SESSIONS,
@@ -179,7 +180,7 @@ def test_a_page_for_other_computers_needs_its_token_once_in_the_address_and_then
 
 
 def test_a_page_for_other_computers_starts_and_opens_with_its_token_only():
-    with served(["lite:0"], host="0.0.0.0") as (address, _):
+    with served(AppSettings(models=["lite:0"], host="0.0.0.0")) as (address, _):
         bare, _, token = address.partition("?token=")
         assert token and httpx.get(bare).status_code == 401
         assert "set-cookie" not in httpx.get(f"{bare}gradio_api/startup-events").headers

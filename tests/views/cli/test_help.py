@@ -66,6 +66,6 @@ def test_no_help_of_a_command_loads_a_network_library_or_tables():
 
 def test_the_help_of_a_command_begins_with_its_line_in_the_list():
     for panel in COMMANDS.values():
-        for name, (_, line) in panel.items():
+        for name, line in panel.items():
             shown = run_cli(name, "--help", env={"COLUMNS": "200"}).stdout
             assert line.replace("`", "") in " ".join(shown.split()), name

@@ -43,13 +43,10 @@ def marker(photograph: Photograph) -> Markup:
         warned = (*warned, "Draw a box around the object, mend the mask with the brush, or upload a mask.")
     covered = percent(scene.pixel_rate, 0 if scene.pixel_rate >= 0.01 else 1)
     words = f"{photograph.name}; the object, {covered} of the picture, is outlined"
+    named = {"box": "box around the object", "add": "add to the mask", "erase": "erase from the mask"}
     tools = [
         tag("button", title, type="button", data_tool=tool, aria_pressed=str(tool == "box").lower())
-        for tool, title in (
-            ("box", "box around the object"),
-            ("add", "add to the mask"),
-            ("erase", "erase from the mask"),
-        )
+        for tool, title in named.items()
     ]
     undo = tag("button", "undo", type="button", data_undo=True, disabled=not photograph.earlier)
     size = tag("label", "brush ", tag("input", type="range", min=1, max=20, value=5, data_size=True))
@@ -58,22 +55,18 @@ def marker(photograph: Photograph) -> Markup:
     file = f"{Path(photograph.name).stem}.png"
     address = f"data:image/png;base64,{base64.b64encode(photograph.mask).decode()}"
     link = tag("a", f"Download {file}", href=address, download=file)
-    return joined(
-        [
-            tag("div", *tools, undo, size, class_="tools", role="group", aria_label="tools that mark the object"),
-            tag("div", image, tag("canvas", aria_hidden="true"), class_="marker"),
-            message("\n".join(warned), "warning") if warned else None,
-            tag("p", f"{words}. Mask: {notes}. ", link, class_="quiet"),
-        ]
+    return (
+        tag("div", *tools, undo, size, class_="tools", role="group", aria_label="tools that mark the object")
+        + tag("div", image, tag("canvas", aria_hidden="true"), class_="marker")
+        + (message("\n".join(warned), "warning") if warned else "")
+        + tag("p", f"{words}. Mask: {notes}. ", link, class_="quiet")
     )
 
 
 def better_masks(command: str) -> Markup:
     """Return the line that says which command gets a better segmenter than GrabCut."""
-    said = joined(
-        ["Objects are found by GrabCut. For better masks, run ", tag("code", command), " and restart this page."]
-    )
-    return tag("p", said, class_="quiet")
+    said = ("Objects are found by GrabCut. For better masks, run ", tag("code", command), " and restart this page.")
+    return tag("p", *said, class_="quiet")
 
 
 def picture(image: np.ndarray, alt: str, caption: object, side: int = 320) -> Markup:
@@ -82,47 +75,35 @@ def picture(image: np.ndarray, alt: str, caption: object, side: int = 320) -> Ma
 
 def answer_bars(model: str, before: Answer, after: Answer, true_class: int | None) -> Markup:
     """Return a model's five most likely classes before and after, as bars with their probabilities."""
-    turned = before.best != after.best
-    verdict = (
-        tag("p", tag("b", "The prediction changed: "), f"{before.names[0]} → {after.names[0]}", class_="turned")
-        if turned
-        else tag("p", f"The prediction is the same: {before.names[0]}", class_="held")
-    )
-    return tag(
-        "section",
-        tag("h3", model),
-        verdict,
-        tag("div", _bars("before", before, true_class), _bars("after", after, true_class), class_="pair"),
-        class_="answers",
-    )
+    verdict = tag("p", f"The prediction is the same: {before.names[0]}", class_="held")
+    if before.best != after.best:
+        changed = f"{before.names[0]} → {after.names[0]}"
+        verdict = tag("p", tag("b", "The prediction changed: "), changed, class_="turned")
+    sides = [_bars("before", before, true_class), _bars("after", after, true_class)]
+    return tag("section", tag("h3", model), verdict, tag("div", *sides, class_="pair"), class_="answers")
 
 
 def _bars(title: str, answer: Answer, true_class: int | None) -> Markup:
     rows = []
     for index, name, probability in zip(answer.classes, answer.names, answer.probabilities, strict=True):
-        shown = joined([name, tag("span", " (true class)", class_="true") if index == true_class else None])
+        true = tag("span", " (true class)", class_="true") if index == true_class else None
         bar = tag("span", tag("span", style=f"width: {100 * probability:.2f}%"), class_="bar", aria_hidden="true")
-        rows.append(
-            tag("li", tag("span", shown, class_="name"), bar, tag("span", percent(probability), class_="share"))
-        )
+        share = tag("span", percent(probability), class_="share")
+        rows.append(tag("li", tag("span", name, true, class_="name"), bar, share))
     return tag("div", tag("h4", f"top 5 {title}"), tag("ol", *rows, class_="bars"))
 
 
 def heat_pair(model: str, images: Sequence[np.ndarray], names: Sequence[str]) -> Markup:
     """Return both pictures with the heat maps of their predictions."""
-    return tag(
-        "div",
-        picture(images[0], f"heat map of {model} on the photograph", f"evidence for “{names[0]}” before"),
-        picture(images[1], f"heat map of {model} on the edited picture", f"evidence for “{names[1]}” after"),
-        class_="pair",
-    )
+    before = picture(images[0], f"heat map of {model} on the photograph", f"evidence for “{names[0]}” before")
+    after = picture(images[1], f"heat map of {model} on the edited picture", f"evidence for “{names[1]}” after")
+    return tag("div", before, after, class_="pair")
 
 
 def progress(step: Step, unit: str) -> Markup:
     """Return a bar with the steps done and the time left in words."""
-    words = step.words(unit)
     bar = tag("progress", value=step.done, max=max(step.total, 1), aria_label=f"{unit} done")
-    return tag("div", bar, tag("span", words), class_="working")
+    return tag("div", bar, tag("span", step.words(unit)), class_="working")
 
 
 def side_by_side(compared: Compared, said: Mapping[str, Sequence[str]]) -> Markup:
@@ -136,11 +117,10 @@ def side_by_side(compared: Compared, said: Mapping[str, Sequence[str]]) -> Marku
     for name, title in titles.items():
         image = getattr(compared, name)
         lines = [tag("b", title), *(tag("span", line) for line in said.get(name, ()))]
-        shown.append(
-            tag("figure", tag("figcaption", *lines, tag("span", image)))
-            if isinstance(image, str)
-            else picture(image, title, joined(lines))
-        )
+        if isinstance(image, str):
+            shown.append(tag("figure", tag("figcaption", *lines, tag("span", image))))
+        else:
+            shown.append(picture(image, title, joined(lines)))
     return tag("section", tag("h3", "Pasted, rendered and control"), tag("div", *shown, class_="trio"))
 
 
@@ -154,7 +134,7 @@ def flips_list(results: Results, flips: Flips | None) -> Markup:
         f"classified correctly; {len(flips.shown)} are shown, sampled evenly. Click one to enlarge it."
     )
     cards = [tag("li", _flip_button(results, flip, place)) for place, flip in enumerate(flips.shown)]
-    return joined([tag("p", words, role="status"), tag("ul", *cards, class_="flips")])
+    return tag("p", words, role="status") + tag("ul", *cards, class_="flips")
 
 
 def _flip_button(results: Results, flip: Flip, place: int) -> Markup:
@@ -181,22 +161,16 @@ def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: 
     before, after = results.pair(flip)
     meaning = results.facts.describe(flip.edit)
     what = f"{flip.edit} ({meaning})" if meaning else flip.edit
-    shown: list[object] = []
+    parts: list[object] = [tag("h2", f"{flip.source_id}: {what}, {flip.model}")]
     if before is not None and after is not None:
-        shown.append(
-            tag(
-                "div",
-                picture(before, f"photograph {flip.source_id}", f"{truth}, {percent(flip.before_probability)}: right"),
-                picture(after, f"the same under {flip.edit}", f"{answer}, {percent(flip.after_probability)}: wrong"),
-                class_="pair",
-            )
-        )
+        right, wrong = f"{truth}, {percent(flip.before_probability)}", f"{answer}, {percent(flip.after_probability)}"
+        photograph = picture(before, f"photograph {flip.source_id}", f"{right}: right")
+        edited = picture(after, f"the same under {flip.edit}", f"{wrong}: wrong")
+        parts.append(tag("div", photograph, edited, class_="pair"))
     if warm:
-        shown.append(heat_pair(flip.model, warm, [truth, answer]))
-    survives = None
+        parts.append(heat_pair(flip.model, warm, [truth, answer]))
+    parts.append(message(note) if note else None)
     if flip.survives is not None:
-        survives = tag(
-            "p", f"{percent(flip.survives, 0)} of the object is inside the model's own crop.", class_="quiet"
-        )
-    title = tag("h2", f"{flip.source_id}: {what}, {flip.model}")
-    return tag("section", title, *shown, message(note) if note else None, survives, class_="found")
+        inside = f"{percent(flip.survives, 0)} of the object is inside the model's own crop."
+        parts.append(tag("p", inside, class_="quiet"))
+    return tag("section", *parts, class_="found")

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import resources
 from importlib.util import find_spec
@@ -19,7 +19,8 @@ from typing import Any, TextIO
 from unswayed.errors import UserError, missing_extra
 from unswayed.files.locks import Lock, is_held
 
-from .results import Results, demo_results
+from . import AppSettings
+from .results import MODELS, Results, demo_results
 from .stage import FOLDER
 from .studio import Studio
 
@@ -28,7 +29,6 @@ INTRODUCTION = (
     "<h1>unswayed</h1><p>Change one attribute of the object in a photograph, keep everything else, and see how far a "
     "classifier's answer moves. Everything happens on this computer.</p>"
 )
-DEFAULT_MODELS = ("lite:0", "lite:1", "lite:2")
 MOST_UPLOADED = "50mb"
 MOST_WAITING = 64
 PREFIX, LOCK = "unswayed-app-", ".lock"  # of the private folder of a page
@@ -77,26 +77,18 @@ def build_page(studio: Studio, results: Results) -> Any:
 
 
 @contextmanager
-def served(
-    models: Sequence[str],
-    predictions: Path | None = None,
-    benchmark: Path | None = None,
-    *,
-    host: str = "127.0.0.1",
-    port: int | None = None,
-    segmenter: str = "auto",
-    device: str | None = None,
-) -> Iterator[tuple[str, Any]]:
+def served(settings: AppSettings) -> Iterator[tuple[str, Any]]:
     """Serve the page inside the block and yield its address and the page; its private folder is deleted afterwards."""
     if find_spec("gradio") is None:
         raise missing_extra("gradio", "app")
+    predictions, benchmark = settings.predictions, settings.benchmark
     if predictions is None and benchmark is not None:
         raise UserError(
             "a benchmark is given without predictions",
             run=f"unswayed evaluate {benchmark} -m lite:0 -o predictions, then unswayed app --predictions predictions",
         )
     results = demo_results() if predictions is None else Results(predictions, benchmark)
-    studio = Studio(models, segmenter, device)
+    studio = Studio(settings.models or MODELS, settings.segmenter, settings.device)
     studio.model(studio.models[0])
     sweep()
     folder = tempfile.mkdtemp(prefix=PREFIX)
@@ -108,7 +100,7 @@ def served(
     page = None
     try:
         page = build_page(studio, results)
-        yield launched(page, host, port), page
+        yield launched(page, settings.host, settings.port), page
     finally:
         if page is not None:
             page.close(verbose=False)
@@ -139,6 +131,7 @@ def launched(page: Any, host: str, port: int | None) -> str:
     from .guard import LOOPBACK, Guard
 
     token = None if host in LOOPBACK else secrets.token_urlsafe(24)
+    undocumented = dict.fromkeys(("docs_url", "redoc_url", "openapi_url"))
     theme = gr.themes.Default(
         primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
     ).set(**CONTRAST)
@@ -157,12 +150,7 @@ def launched(page: Any, host: str, port: int | None) -> str:
             max_file_size=MOST_UPLOADED,
             state_session_capacity=MOST_SESSIONS,
             footer_links=[],
-            app_kwargs={
-                "middleware": [Middleware(Guard, token=token)],
-                "docs_url": None,
-                "redoc_url": None,
-                "openapi_url": None,
-            },
+            app_kwargs={"middleware": [Middleware(Guard, token=token)], **undocumented},
             theme=theme,
             js=SPOKEN,
             css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
@@ -20,6 +22,7 @@ from unswayed.sources import open_source
 from unswayed.sources.pictures import read_mask, read_picture, shrunk
 from unswayed.sources.source import slug
 
+T = TypeVar("T")
 SAMPLE = "sample"
 # A photograph of the largest size takes 50 MB, so these take at most about 300 MB.
 HELD = 6
@@ -74,13 +77,18 @@ def open_sample(scene_id: str) -> Photograph:
     return Photograph(scene_id, str(entry.image), Path(entry.image).name, png(levels), entry.label)
 
 
-def open_upload(path: str, segmenter: str = "grabcut") -> Photograph:
-    """Return a visitor's photograph with a mask by the segmenter; messages contain only the file's name, no path."""
-    name = Path(path).name
+def _uploaded(read: Callable[[str], T], path: str) -> T:
+    """Read a visitor's file; a refusal names the file without its path on this server."""
     try:
-        image, _ = read_once(path)
+        return read(path)
     except BadPicture as error:
-        raise BadPicture(error.given.replace(path, name), allowed=error.allowed, run=error.run) from None
+        given = error.given.replace(path, Path(path).name)
+        raise BadPicture(given, allowed=error.allowed, run=error.run) from None
+
+
+def open_upload(path: str, segmenter: str = "grabcut") -> Photograph:
+    """Return a visitor's photograph with a mask by the segmenter."""
+    name, (image, _) = Path(path).name, _uploaded(read_once, path)
     whole = Photograph(slug(name), path, name, png(np.full(image.shape[:2], 255, np.uint8)), own=True)
     return replace(found_by(whole, segmenter), earlier=())
 
@@ -127,13 +135,7 @@ def own_mask(photograph: Photograph) -> Photograph:
 
 def uploaded_mask(photograph: Photograph, path: str) -> Photograph:
     """Return the photograph with the mask in a file, white is the object; its proportions are the photograph's."""
-    import cv2
-
-    name = Path(path).name
-    try:
-        mask = read_mask(path)
-    except BadPicture as error:
-        raise BadPicture(error.given.replace(path, name), allowed=error.allowed, run=error.run) from None
+    name, mask = Path(path).name, _uploaded(read_mask, path)
     (high, wide), (other_high, other_wide) = read_once(photograph.path)[0].shape[:2], mask.shape
     # A mask of the original size belongs to a photograph that was reduced; rounding moves a side by a pixel.
     if abs(other_wide * high / other_high - wide) > max(1.0, wide / 100):
@@ -152,13 +154,13 @@ def doubts(scene: Scene) -> tuple[str, ...]:
     >>> doubts(Scene("a", np.zeros((10, 10, 3), np.uint8), np.pad(np.ones((1, 1), np.float32), ((4, 5), (4, 5)))))
     ('The object covers only 1.0 % of the picture: perhaps only a part of it was found.',)
     """
-    rate, looks = scene.pixel_rate, [text.removeprefix(WARNING) for text in mask_warnings(scene.mask)]
-    found = [f"{text[0].upper()}{text[1:]}." for text in looks]
+    rate, warnings = scene.pixel_rate, [text.removeprefix(WARNING) for text in mask_warnings(scene.mask)]
+    told = [f"{text[0].upper()}{text[1:]}." for text in warnings]
     if TINY <= rate < LEAST:
-        found.append(f"The object covers only {100 * rate:.1f} % of the picture: perhaps only a part of it was found.")
+        told.append(f"The object covers only {100 * rate:.1f} % of the picture: perhaps only a part of it was found.")
     elif MOST < rate <= ALL:
-        found.append(f"The object covers {100 * rate:.0f} % of the picture: perhaps the background was taken for it.")
-    return tuple(found)
+        told.append(f"The object covers {100 * rate:.0f} % of the picture: perhaps the background was taken for it.")
+    return tuple(told)
 
 
 def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> Photograph:
@@ -176,8 +178,7 @@ def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> P
     painted = painted_over(str(mark.get("paint", "")), wide, high)
     before = read_mask(photograph.mask)
     mask = np.maximum(before, painted) if mark.get("add", True) else np.minimum(before, 1 - painted)
-    note = "mask changed by hand"
-    return with_mask(photograph, mask, "; ".join(dict.fromkeys([*photograph.notes, note])))
+    return with_mask(photograph, mask, "; ".join(dict.fromkeys([*photograph.notes, "mask changed by hand"])))
 
 
 def box_of(shares: Any, wide: int, high: int) -> tuple[int, int, int, int]:
@@ -199,14 +200,9 @@ def box_of(shares: Any, wide: int, high: int) -> tuple[int, int, int, int]:
 
 def painted_over(encoded: str, wide: int, high: int) -> np.ndarray:
     """Return what a PNG (base64) covers, at the photograph's size: (high, wide) float32 in [0, 1]."""
-    import base64
-    import binascii
-
-    import cv2
-
     try:
         data = base64.b64decode(encoded.partition(",")[2] or encoded, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise UserError("the painted mask is not a PNG file") from None
     drawn = read_mask(data)
     if np.count_nonzero(drawn > 0.5) < FEWEST_PAINTED:

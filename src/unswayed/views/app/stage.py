@@ -219,18 +219,18 @@ def _handles() -> Markup:
     """Return the frame around the object and its handles; their places come from the script and `data-place`."""
     sides = tag("polygon", points="")
     lines = tag("svg", sides, sides, viewBox="0 0 1 1", preserveAspectRatio="none", aria_hidden="true")
+    hint: dict[str, object] = {"type": "button", "aria_describedby": "handles-hint"}
+    # One corner is enough for a keyboard and for a screen reader.
+    spoken, silent = {"aria_label": "scale the object"}, {"tabindex": "-1", "aria_hidden": "true"}
     corners = [
-        tag("button", type="button", class_="grip scale", data_handle="scale", data_corner=corner,
-            aria_label="scale the object" if corner == 2 else None, aria_describedby="handles-hint",
-            tabindex=None if corner == 2 else "-1", aria_hidden=None if corner == 2 else "true")
-        for corner in range(4)
-    ]  # fmt: skip
-    others = [
-        tag("button", sign, type="button", class_=f"grip {handle}", data_handle=handle,
-            aria_label=f"{handle} the object", aria_describedby="handles-hint")
+        tag("button", class_="grip scale", data_handle="scale", data_corner=corner, **hint, **reached)
+        for corner, reached in enumerate((silent, silent, spoken, silent))
+    ]
+    move, turn = (
+        tag("button", sign, class_=f"grip {handle}", data_handle=handle, aria_label=f"{handle} the object", **hint)
         for handle, sign in (("move", "✥"), ("turn", "↻"))
-    ]  # fmt: skip
-    return joined([lines, others[0], *corners, others[1]])
+    )
+    return joined([lines, move, *corners, turn])
 
 
 def chips(chain: Sequence[Edit], unchanged: Sequence[str], seed: int = 0) -> Markup:
@@ -246,11 +246,8 @@ def chips(chain: Sequence[Edit], unchanged: Sequence[str], seed: int = 0) -> Mar
     if shown:
         shown.append(tag("button", "reset all", type="button", class_="chip all", data_reset=""))
     rest = f"Unchanged: {', '.join(unchanged)}." if unchanged else "Everything is changed."
-    return tag(
-        "div",
-        tag("div", *shown, class_="chips", role="group", aria_label="changes") if shown else None,
-        tag("p", rest, class_="quiet"),
-    )
+    changes = tag("div", *shown, class_="chips", role="group", aria_label="changes") if shown else None
+    return tag("div", changes, tag("p", rest, class_="quiet"))
 
 
 def address(picture: np.ndarray) -> str:

@@ -8,117 +8,75 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-# Panel of `unswayed --help` -> command -> its `file:function` here and its help line, which begins its own help. Panels
-# and commands are listed in the order in which people use them. `unswayed --help` imports none of the files.
-COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+# Panel of `unswayed --help` -> command -> its help line, which begins its own help; in the order in which people use
+# them. `unswayed --help` imports none of the files.
+COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
-        "demo": (
-            "start:demo",
-            "Run the whole pipeline on six photographs: eleven edits, three classifiers, a report. Needs no download, "
-            "no GPU.",
-        ),
-        "app": (
-            "start:app",
-            "Serve the interactive page: edit a photograph, see what classifiers predict, browse flips, compare "
-            "models.",
-        ),
+        "demo": "Run the whole pipeline on six photographs: eleven edits, three classifiers, a report. Needs no "
+        "download, no GPU.",
+        "app": "Serve the interactive page: edit a photograph, see what classifiers predict, browse flips, compare "
+        "models.",
     },
     "Photographs and edits": {
-        "masks": ("photographs:masks", "Make a mask for every photograph of a folder."),
-        "edits": (
-            "photographs:edits",
-            "List every edit with its parameters and their allowed values, every recipe and every removal method.",
-        ),
-        "edit": (
-            "photographs:edit",
-            "Edit one photograph: change its background, or the object's size, direction, position and more.",
-        ),
-        "fragility": (
-            "photographs:fragility",
-            "Find the smallest change of every attribute that changes a model's prediction for one photograph.",
-        ),
+        "masks": "Make a mask for every photograph of a folder.",
+        "edits": "List every edit with its parameters and their allowed values, every recipe and every removal method.",
+        "edit": "Edit one photograph: change its background, or the object's size, direction, position and more.",
+        "fragility": "Find the smallest change of every attribute that changes a model's prediction for one "
+        "photograph.",
     },
     "Benchmarks": {
-        "build": ("benchmarks:build", "Build a benchmark: apply every edit of a recipe to every scene of a source."),
-        "import": (
-            "benchmarks:import_",
-            "Import the official ImageNet-E release, any dataset with one folder per edit, or a benchmark that was "
-            "exported.",
-        ),
-        "export": (
-            "benchmarks:export",
-            "Write a benchmark for other tools: Hugging Face `datasets`, image folders, or FiftyOne.",
-        ),
-        "verify": (
-            "benchmarks:verify",
-            "Check a benchmark: every row has its file, every hash matches, every requested value is reached.",
-        ),
-        "status": ("status:status", "Print how a long command stands, from another terminal or another machine."),
+        "build": "Build a benchmark: apply every edit of a recipe to every scene of a source.",
+        "import": "Import the official ImageNet-E release, any dataset with one folder per edit, or a benchmark that "
+        "was exported.",
+        "export": "Write a benchmark for other tools: Hugging Face `datasets`, image folders, or FiftyOne.",
+        "verify": "Check a benchmark: every row has its file, every hash matches, every requested value is reached.",
+        "status": "Print how a long command stands, from another terminal or another machine.",
     },
     "Models and predictions": {
-        "models": (
-            "models:models",
-            "List the model sources, or print one model's card: preprocessing, labels, weights, layer of the heat map.",
-        ),
-        "fit-head": ("models:fit_head", "Train a linear head for the classes of SOURCE on a model's frozen features."),
-        "evaluate": ("models:evaluate", "Classify every picture with every model and store every prediction."),
+        "models": "List the model sources, or print one model's card: preprocessing, labels, weights, layer of the "
+        "heat map.",
+        "fit-head": "Train a linear head for the classes of SOURCE on a model's frozen features.",
+        "evaluate": "Classify every picture with every model and store every prediction.",
     },
     "Analyses": {
-        "analyze": (
-            "analyses:analyze",
-            "Measure how many points of accuracy each edit costs each model, with confidence intervals and paired "
-            "tests.",
-        ),
-        "compare": ("analyses:compare", "Test for each edit whether model A is better than model B."),
-        "check": (
-            "analyses:check",
-            "Check whether a model may be released: its accuracy and drops against limits or against a baseline.",
-        ),
-        "plan": (
-            "analyses:plan",
-            "Compute how many photographs are needed: the power of the paired tests, computed and simulated.",
-        ),
-        "factors": (
-            "studies:factors",
-            "Measure with ImageNet-X which factors of variation (pose, background, …) cause a model's mistakes.",
-        ),
-        "sensitivity": (
-            "studies:sensitivity",
-            "Measure whether models use the object or its background, with RIVAL10's measures on any source with "
-            "masks.",
-        ),
-        "distribution": (
-            "studies:distribution",
-            "Do the edits stay in the distribution of the photographs? One sentence for each edit, and how sure.",
-        ),
+        "analyze": "Measure how many points of accuracy each edit costs each model, with confidence intervals and "
+        "paired tests.",
+        "compare": "Test for each edit whether model A is better than model B.",
+        "check": "Check whether a model may be released: its accuracy and drops against limits or against a baseline.",
+        "plan": "Compute how many photographs are needed: the power of the paired tests, computed and simulated.",
+        "factors": "Measure with ImageNet-X which factors of variation (pose, background, …) cause a model's mistakes.",
+        "sensitivity": "Measure whether models use the object or its background, with RIVAL10's measures on any "
+        "source with masks.",
+        "distribution": "Do the edits stay in the distribution of the photographs? One sentence for each edit, and "
+        "how sure.",
     },
     "Reports": {
-        "report": (
-            "reports:report",
-            "Write the report: one HTML file that opens in any browser and needs no internet connection.",
-        ),
-        "review": (
-            "reports:review",
-            "Rate edited pictures on a local page: valid, object unrecognizable, or artifact.",
-        ),
+        "report": "Write the report: one HTML file that opens in any browser and needs no internet connection.",
+        "review": "Rate edited pictures on a local page: valid, object unrecognizable, or artifact.",
     },
     "Repair": {
-        "repair": ("repairs:repair", "Fine-tune a classifier on edits of its photographs; measure before and after."),
-        "enhance": (
-            "repairs:enhance",
-            "Measure a model as it is, averaged over views, and adapted: the enhancement study of ImageNet-E.",
-        ),
+        "repair": "Fine-tune a classifier on edits of its photographs; measure before and after.",
+        "enhance": "Measure a model as it is, averaged over views, and adapted: the enhancement study of ImageNet-E.",
     },
     "Diffusion networks": {
-        "weights": (
-            "networks:weights",
-            "List the known weights (diffusion networks, guides, masks, measures), download them or check a file.",
-        ),
-        "train-network": (
-            "networks:train_network",
-            "Train the compact diffusion network on your own photographs; running the same command again resumes.",
-        ),
+        "weights": "List the known weights (diffusion networks, guides, masks, measures), download them or check a "
+        "file.",
+        "train-network": "Train the compact diffusion network on your own photographs; running the same command again "
+        "resumes.",
     },
+}
+# The file here -> the commands whose functions are in it.
+FILES = {
+    "start": ("demo", "app"),
+    "photographs": ("masks", "edits", "edit", "fragility"),
+    "benchmarks": ("build", "import", "export", "verify"),
+    "status": ("status",),
+    "models": ("models", "fit-head", "evaluate"),
+    "analyses": ("analyze", "compare", "check", "plan"),
+    "studies": ("factors", "sensitivity", "distribution"),
+    "reports": ("report", "review"),
+    "repairs": ("repair", "enhance"),
+    "networks": ("weights", "train-network"),
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4
@@ -133,10 +91,8 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="unswayed",
         cls=Group,
-        help=(
-            "Change one attribute of the object in a photograph, keep everything else, "
-            "and measure how much a classifier's accuracy drops."
-        ),
+        help="Change one attribute of the object in a photograph, keep everything else, and measure how much a "
+        "classifier's accuracy drops.",
         no_args_is_help=True,
         rich_markup_mode="markdown",
         pretty_exceptions_enable=False,
@@ -155,24 +111,21 @@ def build_app() -> typer.Typer:
 
 def main() -> None:
     """Run the command line; a user's mistake, or a file that cannot be opened, is printed in full and exits with 2."""
+    from unswayed.errors import UserError
+
     try:
         build_app()()
     except BrokenPipeError:
         sys.exit(0)
-    except Exception as error:
-        refusal = _refusal(error)
-        if refusal is None:
-            raise
-        print(f"error: {refusal}", file=sys.stderr)
+    except (UserError, OSError) as error:
+        from unswayed.files.storage import shown
+        from unswayed.files.whole import cause_of
+
+        refusal = error
+        if not isinstance(error, UserError):
+            cause = cause_of(error)
+            if cause is None:  # a defect of the program
+                raise
+            refusal = UserError(f"{str(error.filename)[:120]}: {cause}", allowed="a path that this user may open")
+        print(f"error: {shown(str(refusal))}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
-
-
-def _refusal(error: Exception) -> str | None:
-    """What a user is told about an exception; None if it is a defect of the program."""
-    from unswayed.errors import UserError
-    from unswayed.files.storage import shown
-    from unswayed.files.whole import cause_of
-
-    if isinstance(error, OSError) and (cause := cause_of(error)) is not None:
-        error = UserError(f"{str(error.filename)[:120]}: {cause}", allowed="a path that this user may open")
-    return shown(str(error)) if isinstance(error, UserError) else None

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import unswayed
 from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, Condition, GateSettings, PlanSettings
 from unswayed.choices import TableFormat, WideMeasure
 from unswayed.errors import UserError
+from unswayed.files.storage import address
+from unswayed.files.whole import write_bytes, write_json
 
 from .options import Format, Predictions
-
-if TYPE_CHECKING:
-    import polars
+from .progress import next_command, say, warn
 
 
 def analyze(
@@ -51,30 +53,18 @@ def analyze(
     A drop is the accuracy on the originals minus the accuracy on the edited pictures of the same photographs, in
     points. A net drop is measured against the edit's control, which shows what the rendering alone costs.
 
-    Examples:
-
-    `unswayed analyze predictions/`
-
-    `unswayed analyze predictions/ --by class --edit size-0.05 --format csv -o classes.csv`
-
-    `unswayed analyze predictions/ --groups models.csv --format latex`
-
-    `unswayed analyze predictions/ --wide --format latex`
-
-    `unswayed analyze predictions/ --groups models.csv --against budget -o budget.svg`
-
-    `unswayed analyze predictions/ --table fits`
-
-    `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
+    - `unswayed analyze predictions/`
+    - `unswayed analyze predictions/ --by class --edit size-0.05 --format csv -o classes.csv`
+    - `unswayed analyze predictions/ --groups models.csv --format latex`
+    - `unswayed analyze predictions/ --wide --format latex`
+    - `unswayed analyze predictions/ --groups models.csv --against budget -o budget.svg`
+    - `unswayed analyze predictions/ --table fits`
+    - `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
-    import unswayed
-    from unswayed.files.storage import address
-    from unswayed.files.whole import write_bytes
-    from unswayed.views.report.drop_tables import failure_lines, moved_lines, remark_lines, wide_text
-    from unswayed.views.report.figures import SUFFIXES
-    from unswayed.views.tables import format_of
-
-    from .progress import next_command, warn
+    from unswayed.views.report import drop_tables
+    from unswayed.views.report.figures import SUFFIXES, figure_bytes
+    from unswayed.views.report.figures_drops import against_figure
+    from unswayed.views.tables import format_of, format_table
 
     if valid_only and human_valid_only:
         raise UserError("--valid-only and --human-valid-only are two conditions", allowed="one of them")
@@ -82,62 +72,38 @@ def analyze(
         raise UserError("--wide is for the table of drops", allowed="--wide without --by, --table and --against")
     if against is not None and (settings.groups in (None, "all") or settings.table != "drops"):
         raise UserError("--against needs a file of groups with that column", run="unswayed analyze … --groups FILE")
-    drawn = against is not None and output is not None and output.suffix.lower() in SUFFIXES
+    suffix = "" if output is None else output.suffix.lower()
+    drawn = against is not None and suffix in SUFFIXES
     chosen = format or ("table" if drawn else format_of(output))
-    warn(failure_lines(predictions))  # first, since a folder of failures alone is refused by what follows
-    warn(moved_lines(predictions) if settings.benchmark is None else [])
+    warn(drop_tables.failure_lines(predictions))  # first, since a folder of failures alone is refused by what follows
+    warn(drop_tables.moved_lines(predictions) if settings.benchmark is None else [])
     condition: Condition | None = "measured" if valid_only else "human" if human_valid_only else None
     rows = replace(settings, condition=condition, edits=None if against else settings.edits)
     frame = unswayed.analyze(predictions, rows)
-    remarks = remark_lines(predictions, settings.models if settings.groups is None else None, settings.common)
-    for line in remarks:
-        typer.echo(line, err=True)
+    models = settings.models if settings.groups is None else None
+    remarks = drop_tables.remark_lines(predictions, models, settings.common)
+    say(*remarks)
     if against is not None:
-        content = _along(frame, against, settings, chosen, output.suffix.lower() if drawn and output else None)
+        curve = drop_tables.along(frame, against, settings.edits)
+        title = f"Dropped accuracy along {against}"
+        text = "" if drawn else format_table(curve, chosen, digits={against: 4}, title=title)
+        content = figure_bytes(against_figure(curve, against), suffix[1:]) if drawn else text.encode()
     elif wide:
-        content = wide_text(frame, measure, chosen, remarks).encode()
+        content = drop_tables.wide_text(frame, measure, chosen, remarks).encode()
     else:
-        content = _drop_text(predictions, frame, settings, chosen, remarks, output is None).encode()
+        levels = drop_tables.swept(predictions, settings.benchmark) if frame.is_empty() else ""
+        # A terminal gets colors; typer removes them where the output goes into a file or another program.
+        color = output is None and "NO_COLOR" not in os.environ
+        content = drop_tables.analysis_text(
+            frame, settings.table, chosen, settings.by, settings.level, remarks, levels, color,
+            drop_tables.suspicious_models(predictions),
+        ).encode()  # fmt: skip
     if output is not None:
         write_bytes(output, content)
-    else:
-        typer.echo(content.decode(), nl=False)
-        if chosen == "table":
-            next_command(f"unswayed report {address(predictions)} -o report.html")
-
-
-def _along(frame: polars.DataFrame, against: str, settings: AnalyzeSettings, format: str, drawn: str | None) -> bytes:
-    """The drops along a column of numbers as a table, or as a figure with the suffix `drawn`."""
-    from unswayed.views.report.drop_tables import along
-    from unswayed.views.report.figures import figure_bytes
-    from unswayed.views.report.figures_drops import against_figure
-    from unswayed.views.tables import format_table
-
-    curve = along(frame, against, settings.edits)
-    if drawn:
-        return figure_bytes(against_figure(curve, against), drawn[1:])
-    return format_table(curve, format, digits={against: 4}, title=f"Dropped accuracy along {against}").encode()
-
-
-def _drop_text(
-    predictions: Path,
-    frame: polars.DataFrame,
-    settings: AnalyzeSettings,
-    format: str,
-    remarks: list[str],
-    on_terminal: bool,
-) -> str:
-    import os
-
-    from unswayed.views.report.drop_tables import analysis_text, suspicious_models, swept
-
-    levels = swept(predictions, settings.benchmark) if frame.is_empty() else ""
-    # A terminal gets colors; typer removes them where the output goes into a file or another program.
-    color = on_terminal and "NO_COLOR" not in os.environ
-    return analysis_text(
-        frame, settings.table, format, settings.by, settings.level, remarks, levels, color,
-        suspicious_models(predictions),
-    )  # fmt: skip
+        return
+    typer.echo(content.decode(), nl=False)
+    if chosen == "table":
+        next_command(f"unswayed report {address(predictions)} -o report.html")
 
 
 def compare(
@@ -162,19 +128,12 @@ def compare(
     With `--same-model`, B is a converted form of A, quantized for instance: each edit is also tested for equivalence
     within the margin, and the last line answers in one sentence whether the conversion cost robustness.
 
-    Examples:
-
-    `unswayed compare predictions/ lite:0 lite:2`
-
-    `unswayed compare predictions/ lite:0 lite:2 --measure accuracy`
-
-    `unswayed compare new/ lite:0 lite:0 --other old/`
-
-    `unswayed compare predictions/ lite:0 onnx:lite0-int8.onnx --same-model`
-
-    `unswayed compare predictions/`
+    - `unswayed compare predictions/ lite:0 lite:2`
+    - `unswayed compare predictions/ lite:0 lite:2 --measure accuracy`
+    - `unswayed compare new/ lite:0 lite:0 --other old/`
+    - `unswayed compare predictions/ lite:0 onnx:lite0-int8.onnx --same-model`
+    - `unswayed compare predictions/`
     """
-    import unswayed
     from unswayed.analyses.drops.compare import compare_all
     from unswayed.evaluation.facts import read_facts
     from unswayed.views.report.drop_tables import remark_lines
@@ -205,8 +164,7 @@ def compare(
     else:
         table = compare_all(predictions, names or None, settings)
     remarks = remark_lines(predictions, names, settings.common, other)
-    for line in remarks:
-        typer.echo(line, err=True)
+    say(*remarks)
     typer.echo(comparison_text(table, names, format, settings.measure, remarks), nl=False)
 
 
@@ -227,20 +185,13 @@ def check(
 
     Exit codes: 0 every check passes, 1 a check fails, 2 wrong command, 3 a check is undecided or was not measured.
 
-    Examples:
-
-    `unswayed check predictions/ --max-drop size-0.05=20 --max-drop "background-*=10" --min-accuracy 75`
-
-    `unswayed check predictions/ --min-threshold size=0.04@80`
-
-    `unswayed check new/ --baseline old/ --margin 1 --junit check.xml`
-
-    `unswayed check predictions/ --config gate.toml --json check.json`
+    - `unswayed check predictions/ --max-drop size-0.05=20 --max-drop "background-*=10" --min-accuracy 75`
+    - `unswayed check predictions/ --min-threshold size=0.04@80`
+    - `unswayed check new/ --baseline old/ --margin 1 --junit check.xml`
+    - `unswayed check predictions/ --config gate.toml --json check.json`
     """
-    import unswayed
     from unswayed.analyses.drops.gate import EXITS, junit_xml
-    from unswayed.files.whole import write_bytes, write_json
-    from unswayed.views.report.verdict_tables import checks_text
+    from unswayed.views.report.verdict_tables import check_markdown, checks_text
 
     checked = unswayed.check(predictions, settings)
     if json is not None:
@@ -248,8 +199,6 @@ def check(
     if junit is not None:
         write_bytes(junit, junit_xml(checked.checks, checked.remarks))
     if markdown is not None:
-        from unswayed.views.report.verdict_tables import check_markdown
-
         write_bytes(markdown, check_markdown(checked, predictions).encode())
     typer.echo(checks_text(checked.checks, checked.verdict, format, checked.remarks), nl=False)
     raise typer.Exit(EXITS[checked.verdict])
@@ -268,33 +217,22 @@ def plan(
     the sign-flip test over photographs for several runs. Without a pilot the assumptions are --accuracy, --gains and
     --correlation.
 
-    Examples:
-
-    `unswayed plan -n 200 -n 1000`
-
-    `unswayed plan --drop 2 --drop 5 --gains 4`
-
-    `unswayed plan predictions/ --edit size-0.05 --max-drop 20`
-
-    `unswayed plan predictions/ --runs 5 --tests 11`
+    - `unswayed plan -n 200 -n 1000`
+    - `unswayed plan --drop 2 --drop 5 --gains 4`
+    - `unswayed plan predictions/ --edit size-0.05 --max-drop 20`
+    - `unswayed plan predictions/ --runs 5 --tests 11`
     """
-    import unswayed
     from unswayed.views.tables import format_table
 
     made = unswayed.plan(pilot, settings)
-    table, notes = made.table, made.assumptions
-    shown = (
-        table
-        if format in ("csv", "json")
-        else table[[column.name for column in table if column.null_count() < len(table)]]
+    table = made.table
+    if format not in ("csv", "json"):
+        table = table[[column.name for column in table if column.null_count() < len(table)]]
+    notes = (
+        f"{made.assumptions} Drops are in points, discordance (predictions that change) in %; `power` is computed, "
+        "`simulated` is the share of simulated experiments."
     )
-    notes += (
-        " Drops are in points, discordance (predictions that change) in %; `power` is computed, `simulated` is the "
-        "share of simulated experiments."
-    )
-    title = f"Photographs for a power of {100 * settings.power:g} % at level {settings.level:g}" + (
-        f" shared by {settings.tests} tests" if settings.tests > 1 else ""
-    )
-    digits = {"drop": 2, "max_drop": 2, "discordance": 2, "power": 3, "simulated": 3}
-    headings = {"max_drop": "allowed drop"}
-    typer.echo(format_table(shown, format, digits=digits, headings=headings, title=title, notes=notes), nl=False)
+    title = f"Photographs for a power of {100 * settings.power:g} % at level {settings.level:g}"
+    title += f" shared by {settings.tests} tests" if settings.tests > 1 else ""
+    headings, digits = {"max_drop": "allowed drop"}, {"power": 3, "simulated": 3}
+    typer.echo(format_table(table, format, digits=digits, headings=headings, title=title, notes=notes), nl=False)

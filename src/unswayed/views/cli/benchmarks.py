@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import unswayed
 from unswayed.benchmark.exporting import EXPORTERS
 from unswayed.benchmark.settings import BuildSettings, ExportSettings, ImportSettings
+from unswayed.errors import UserError
+from unswayed.files.storage import address
+from unswayed.labels import imagenet
 from unswayed.sources import list_sources
 
+from . import EXIT_FAILED, EXIT_WITH_FAILURES
 from .options import Json, listed
+from .progress import exit_with_failures, next_command, progress_line, progress_view, say, stoppable, warn
 
 if TYPE_CHECKING:
     from unswayed.benchmark.building import Built
@@ -39,18 +47,8 @@ def build(
 
     Exit codes: 0 done, 2 wrong command or full disk, 4 done but some rows failed, 130 interrupted.
     """
-    import json
-    from dataclasses import asdict
-
-    import unswayed
-
     scenes = unswayed.open_source(source)
     scenes.check_usable()  # before more is loaded
-    from unswayed.files.storage import address
-
-    from . import EXIT_WITH_FAILURES
-    from .progress import progress_view, stoppable
-
     with progress_view() as show, stoppable(f"unswayed status {address(output)}"):
         built = unswayed.build(scenes, output, settings, show=show)
     if as_json:
@@ -62,17 +60,15 @@ def build(
 
 
 def _print_built(built: Built, scenes: Source) -> None:
-    from unswayed.files.storage import address
-    from unswayed.labels import imagenet
-
-    from .progress import next_command, warn
-
     where = address(built.root)
     rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
     print(f"{where}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
     if built.unfinished:
         print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
-    print(_classes(built.classes))
+    classes = ", ".join(f"{name} {number}" for name, number in list(built.classes.items())[:20])
+    more = " …" if len(built.classes) > 20 else ""
+    count = f"{len(built.classes)} class{'es' * (len(built.classes) != 1)}"
+    print(f"{count}: {classes}{more}" if built.classes else "no scene has a label")
     warn(built.warnings)
     if built.invalid or built.left_out:
         print(
@@ -85,21 +81,13 @@ def _print_built(built: Built, scenes: Source) -> None:
         scenes_by_reason[reason.removeprefix(f"{source_id}: ").removeprefix(f"{image}: ")].append(source_id)
     for reason, ids in list(scenes_by_reason.items())[:20]:
         who = ids[0] if len(ids) == 1 else f"{len(ids)} scenes, such as {ids[0]}"
-        typer.echo(f"failed: {who}: {reason}", err=True)
+        say(f"failed: {who}: {reason}")
     if len(scenes_by_reason) > 20:
-        typer.echo(f"and {len(scenes_by_reason) - 20} more reasons\nrun: unswayed verify {where}", err=True)
+        say(f"and {len(scenes_by_reason) - 20} more reasons", f"run: unswayed verify {where}")
     if built.counts.get("ok") and not built.unfinished:
         known = set(built.classes) <= set(imagenet().classes)
         models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
         next_command(f"unswayed evaluate {where} {models} -o {where}-predictions")
-
-
-def _classes(counts: dict[str, int]) -> str:
-    """The classes with how many scenes each has, the first twenty of them."""
-    if not counts:
-        return "no scene has a label"
-    shown = ", ".join(f"{name} {number}" for name, number in list(counts.items())[:20])
-    return f"{len(counts)} class{'es' * (len(counts) != 1)}: {shown}" + (" …" if len(counts) > 20 else "")
 
 
 def import_(
@@ -129,14 +117,6 @@ def import_(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures have no label or cannot be read.
     """
-    import json
-    from dataclasses import asdict
-
-    import unswayed
-
-    from . import EXIT_WITH_FAILURES
-    from .progress import exit_with_failures, progress_line
-
     with progress_line("import", "pictures") as show:
         imported = unswayed.import_benchmark(path, output, settings, progress=show)
     if as_json:
@@ -169,27 +149,20 @@ def export(
     the same pictures, hashes and credits. `imagefolder`: FOLDER/edit/class/picture for torchvision and timm.
     `fiftyone`: one group per photograph, with masks, predictions and the flips as a saved view.
     """
-    import json
-    from dataclasses import asdict
-
-    import unswayed
     from unswayed.benchmark.datasets_folder import push as upload
-    from unswayed.errors import UserError
-
-    from .progress import progress_line
 
     if push is not None and not EXPORTERS.part(to).facts.get("hub"):
         raise UserError(f"--push does not apply to --to {to}", allowed="--to datasets")
     with progress_line("export", "pictures") as show:
         exported = unswayed.export(benchmark, to, output, settings, progress=show)
-    address = None if push is None else upload(exported.place, push, public)
+    uploaded = None if push is None else upload(exported.place, push, public)
     if as_json:
-        print(json.dumps({**asdict(exported), "address": address}, ensure_ascii=False))
+        print(json.dumps({**asdict(exported), "address": uploaded}, ensure_ascii=False))
         return
     unlabeled = f", {exported.unlabeled} without a label" if exported.unlabeled else ""
     print(f"{exported.place}: {exported.pictures} pictures{unlabeled}")
-    if address is not None:
-        print(address)
+    if uploaded is not None:
+        print(uploaded)
 
 
 def verify(
@@ -206,14 +179,6 @@ def verify(
 
     Exit codes: 0 no problems, 1 there are problems (one per line), 2 BENCH is not a benchmark.
     """
-    import json
-
-    import unswayed
-    from unswayed.files.storage import address
-
-    from . import EXIT_FAILED
-    from .progress import progress_line
-
     with progress_line("verify", "rows") as show:
         verdict = unswayed.verify(benchmark, workers, report=show)
     if as_json:

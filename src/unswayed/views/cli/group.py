@@ -7,12 +7,13 @@ import shutil
 import textwrap
 from collections.abc import Iterator
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from . import COMMANDS
+from . import COMMANDS, FILES
 
 
 class LazyCommands(dict[str, Any]):
@@ -27,12 +28,11 @@ class LazyCommands(dict[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         from .options import command_of
 
-        for panel in COMMANDS.values():
-            if name in panel and super().get(name) is None:
-                target, help = panel[name]
-                module, _, function = target.partition(":")
-                loaded = import_module(f".{module}", __package__)
-                self[name] = command_of(name, getattr(loaded, function), help)
+        if name in self and super().get(name) is None:
+            help = next(panel[name] for panel in COMMANDS.values() if name in panel)
+            file = import_module(f".{next(file for file, names in FILES.items() if name in names)}", __package__)
+            function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
+            self[name] = command_of(name, getattr(file, function), help)
         return super().get(name, default)
 
 
@@ -48,18 +48,15 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         width = ctx.terminal_width or shutil.get_terminal_size().columns
-        lines = ["", f" {self.get_usage(ctx)}", "", *_wrapped(self.help or "", width), ""]
+        about = textwrap.wrap(self.help or "", width - 2, initial_indent=" ", subsequent_indent=" ")
+        lines = ["", f" {self.get_usage(ctx)}", "", *about, ""]
         records = [parameter.get_help_record(ctx) for parameter in self.get_params(ctx)]
         lines += _panel("Options", {flags.partition("  ")[0]: help for flags, help in filter(None, records)}, width)
         longest = max(len(name) for name in self.commands)
         for title, commands in COMMANDS.items():
-            lines += _panel(title, {name: help for name, (_, help) in commands.items()}, width, longest)
+            lines += _panel(title, commands, width, longest)
         # Printed here, as typer does it: without arguments it prints what this method prints, not what it returns.
         typer.echo("\n".join(lines), color=False if "NO_COLOR" in os.environ else None)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width - 2, initial_indent=" ", subsequent_indent=" ")
 
 
 def _panel(title: str, rows: dict[str, str], width: int, names: int = 0) -> Iterator[str]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+import unswayed
 from unswayed.evaluation.settings import EvaluateSettings, HeadSettings
+from unswayed.files.storage import address, shown
 
+from . import EXIT_USAGE, EXIT_WITH_FAILURES
 from .options import Json
+from .progress import exit_with_failures, next_command, progress_line, progress_view, say, unfinished_shards, warn
 from .reports import Track, open_trackers, record_results
-
-if TYPE_CHECKING:
-    from unswayed.evaluation.evaluation import Evaluation
 
 
 def models(
@@ -21,18 +25,14 @@ def models(
     as_json: Json = False,
 ) -> None:
     """
-        unswayed models
-
-        unswayed models lite:0
-
-        unswayed models "timm:resnet50?checkpoint=mine.pt+tencrop" --json
+    - `unswayed models`
+    - `unswayed models lite:0`
+    - `unswayed models "timm:resnet50?checkpoint=mine.pt+tencrop" --json`
 
     Wrappers follow the name: `+tencrop` (mean over ten crops), `+flip` (mean over the picture and its mirror image),
     `+object-crop` (mean over the picture and a crop around the object), `+bn-adapt` (batch-norm statistics recomputed
     from the pictures). Options follow a `?`: `checkpoint=FILE`, `labels=FILE`, `crop=224`, `mean=0.5`, `layer=NAME`.
     """
-    import json
-
     from unswayed.models.opening import describe_model, describe_sources
 
     described = describe_model(spec) if spec else describe_sources()
@@ -59,20 +59,12 @@ def fit_head(
     sensitivity` does it, and DIR records the framing: commands that frame photographs in another way refuse the head.
     The epoch is chosen on a fifth of each class's photographs, which are not trained on.
 
-    Examples:
-
-    `unswayed fit-head rival10:RIVAL10?split=train -m lite:0 -o heads/whole`
-
-    `unswayed fit-head rival10:RIVAL10?split=train -m lite:0 -o heads/object --preset released --ablate background`
-
-    `unswayed sensitivity rival10:RIVAL10 -m head:heads/whole -m head:heads/object -o results`
+    - `unswayed fit-head rival10:RIVAL10?split=train -m lite:0 -o heads/whole`
+    - `unswayed fit-head rival10:RIVAL10?split=train -m lite:0 -o heads/object --preset released --ablate background`
+    - `unswayed sensitivity rival10:RIVAL10 -m head:heads/whole -m head:heads/object -o results`
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
-    import unswayed
-
-    from .progress import exit_with_failures, progress_line
-
     with progress_line("fit-head", "pictures") as show:
         fitted = unswayed.fit_head(source, model, output, settings, progress=show)
     card = fitted.card
@@ -89,9 +81,7 @@ def evaluate(
     model: Annotated[
         list[str],
         typer.Option(
-            "-m",
-            "--model",
-            help="`lite:0`, `ALIAS=timm:NAME`, `python:FILE.py:function`, …; may be repeated.",
+            "-m", "--model", help="`lite:0`, `ALIAS=timm:NAME`, `python:FILE.py:function`, …; may be repeated."
         ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
@@ -100,13 +90,10 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """
-        unswayed evaluate bench -m lite:0 -m lite:1 -m lite:2 -o predictions
-
-        unswayed evaluate bench -m timm:resnet50.a1_in1k -m timm:resnet50.a1_in1k+tencrop -o predictions
-
-        unswayed evaluate images:/data/imagenet/val -m torchvision:resnet50/IMAGENET1K_V2 -o predictions
-
-        unswayed evaluate bench -m python:mine.py:build -o predictions --transform paper
+    - `unswayed evaluate bench -m lite:0 -m lite:1 -m lite:2 -o predictions`
+    - `unswayed evaluate bench -m timm:resnet50.a1_in1k -m timm:resnet50.a1_in1k+tencrop -o predictions`
+    - `unswayed evaluate images:/data/imagenet/val -m torchvision:resnet50/IMAGENET1K_V2 -o predictions`
+    - `unswayed evaluate bench -m python:mine.py:build -o predictions --transform paper`
 
     Pictures are decoded once for all models. Each model gets one Parquet file and one card (JSON). Running the same
     command again does only what is missing; a model whose weights have changed is evaluated again. If a model fails,
@@ -115,19 +102,11 @@ def evaluate(
 
     Exit codes: 0 done, 2 wrong command or no model could be evaluated, 4 done but some models failed.
     """
-    import json
-    from dataclasses import asdict
-
     from unswayed.models.opening import check_head
-
-    from . import EXIT_USAGE, EXIT_WITH_FAILURES
 
     for spec in model:
         check_head(spec)
-    from unswayed.evaluation import run_evaluation
-    from unswayed.files.storage import address, shown
-
-    from .progress import next_command, progress_view, unfinished_shards, warn
+    from unswayed.evaluation import cards, run_evaluation
 
     trackers = open_trackers(track)
     with progress_view() as show:
@@ -135,14 +114,18 @@ def evaluate(
     if done.unfinished:
         unfinished_shards(done.unfinished, output)
     warn([*done.remarks, *(line for lines in done.warnings.values() for line in lines)])
-    for name, reason in done.failed.items():
-        typer.echo(f"failed: {name}: {shown(reason)}", err=True)
+    say(*(f"failed: {name}: {shown(reason)}" for name, reason in done.failed.items()))
     evaluated = [*done.scored, *done.skipped]
     if as_json:
         record = asdict(done)
         print(json.dumps({"predictions": address(record.pop("folder")), **record}, ensure_ascii=False))
     elif evaluated:
-        _print_accuracies(done)
+        print(f"{address(done.folder)}: {done.pictures} pictures")
+        by_model, called = cards(done.folder), {stored: name for name, stored in done.stored_as.items()}
+        for name in evaluated:
+            stored = f"{called[name]} (stored as {name})" if name in called else name
+            again = " (already evaluated)" if name in done.skipped else ""
+            print(f"  {stored}: {_accuracy(by_model[name])}{again}")
         next_command(f"unswayed analyze {address(done.folder)}")
     if evaluated:
         record_results(output, trackers, evaluated)
@@ -150,16 +133,9 @@ def evaluate(
         raise typer.Exit(EXIT_WITH_FAILURES if evaluated or done.unfinished else EXIT_USAGE)
 
 
-def _print_accuracies(done: Evaluation) -> None:
-    from unswayed.evaluation import cards
-    from unswayed.files.storage import address
-
-    by_model = cards(done.folder)
-    print(f"{address(done.folder)}: {done.pictures} pictures")
-    called = {stored: f"{name} (stored as {stored})" for name, stored in done.stored_as.items()}
-    for name in [*done.scored, *done.skipped]:
-        originals, subset = by_model[name]["originals"], by_model[name].get("subset")
-        right = "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
-        if subset and subset["accuracy"] is not None:
-            right = f"{subset['accuracy']:.1%} over the {subset['classes']} classes of the folder, all classes: {right}"
-        print(f"  {called.get(name, name)}: {right}" + (" (already evaluated)" if name in done.skipped else ""))
+def _accuracy(card: Mapping[str, Any]) -> str:
+    originals, subset = card["originals"], card.get("subset")
+    right = "–" if originals["accuracy"] is None else f"{originals['accuracy']:.1%} of {originals['n']} originals"
+    if subset and subset["accuracy"] is not None:
+        right = f"{subset['accuracy']:.1%} over the {subset['classes']} classes of the folder, all classes: {right}"
+    return right

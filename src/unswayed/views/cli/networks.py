@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from unswayed.errors import UserError, unknown
+from unswayed.files import downloads
 from unswayed.rendering.training import Recipe
 
+from . import EXIT_FAILED
 from .options import Device
+from .progress import progress_line, say, stoppable
 
 
 def weights(
@@ -22,36 +27,19 @@ def weights(
     """
     The list shows sizes, SHA-256 hashes and whether each file has been downloaded.
 
-        unswayed weights
-
-        unswayed weights fetch 256x256_diffusion_uncond
-
-        unswayed weights fetch masks
-
-        unswayed weights check downloads/256x256_diffusion_uncond.pt
-
-        unswayed build sample -o bench --network 256x256_diffusion_uncond
+    - `unswayed weights`
+    - `unswayed weights fetch 256x256_diffusion_uncond`
+    - `unswayed weights fetch masks`
+    - `unswayed weights check downloads/256x256_diffusion_uncond.pt`
+    - `unswayed build sample -o bench --network 256x256_diffusion_uncond`
 
     An interrupted download resumes. Files are stored in ~/.cache/unswayed, or in $UNSWAYED_CACHE. The network `compact`
     comes with the package and needs no download.
 
     Exit codes: 0 done, 1 a checked file does not match its hash, 2 wrong command or the download failed.
     """
-    import json
-
-    from unswayed.errors import UserError, unknown
-    from unswayed.files.downloads import KNOWN, listing, verify
-
     if action == "list":
-        rows = listing()
-        if as_json:
-            print(json.dumps(rows, indent=1, ensure_ascii=False))
-            return
-        for row in rows:
-            size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
-            print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'' if row['here'] else 'not '}downloaded)")
-            print(f"    {row['url'] or 'comes with the package'}{_inside(row)}")
-            print(f"    {_hash_line(row)}")
+        _list(as_json)
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])
@@ -60,52 +48,46 @@ def weights(
         raise UserError(f"`unswayed weights {action}` needs {what}", run="unswayed weights")
     if action == "fetch":
         # A kind of which every file has a known hash can be fetched as a whole.
-        kinds = [file for file, known in KNOWN.items() if known.kind == name]
-        for file in kinds if name in ("masks", "measure") else [name]:
-            _fetch(file, url, sha256, as_json)
+        of_kind = [file for file, known in downloads.KNOWN.items() if known.kind == name]
+        for file in of_kind if name in ("masks", "measure") else [name]:
+            with progress_line(file, "MB") as show:
+                path = downloads.fetch(
+                    file, url=url, expected=sha256, progress=lambda done, size: show(done >> 20, (size or 0) >> 20)
+                )
+            checked = (downloads.find(file).sha256 or sha256) is not None
+            if not checked:
+                say(f"{path} was downloaded but not checked, because no SHA-256 of {file} is known")
+            print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
         return
-    digest, known = verify(name)
+    digest, known = downloads.verify(name)
     right = known is not None if sha256 is None else digest == sha256.lower()
-    print(
-        json.dumps({"sha256": digest, "name": known, "right": right})
-        if as_json
-        else f"{digest} {known or 'unknown file'}"
-    )
+    record = json.dumps({"sha256": digest, "name": known, "right": right})
+    print(record if as_json else f"{digest} {known or 'unknown file'}")
     if not right:
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_FAILED)
 
 
-def _fetch(name: str, url: str | None, sha256: str | None, as_json: bool) -> None:
-    import json
-
-    from unswayed.files.downloads import fetch, find
-
-    from .progress import progress_line
-
-    with progress_line(name, "MB") as show:
-        path = fetch(
-            name, url=url, expected=sha256, progress=lambda done, all_: show(done >> 20, (all_ or 0) >> 20, "")
-        )
-    checked = (find(name).sha256 or sha256) is not None
-    if not checked:
-        typer.echo(f"{path} was downloaded but not checked, because no SHA-256 of {name} is known", err=True)
-    print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
-
-
-def _inside(row: dict[str, Any]) -> str:
-    licensed = f" ({row['license']})" if row["license"] and row["url"] else ""
-    return (f", file {row['member']} in it" if row["member"] else "") + licensed
-
-
-def _hash_line(row: dict[str, Any]) -> str:
-    """Return the line about a row's hash; listing does not read the files, so it cannot say that a hash matches."""
-    if row["sha256"] is None:
-        return "sha256 unknown: the file cannot be checked" if row["here"] else "sha256 unknown: fetch needs --sha256"
-    if row["url"] is None or not row["here"]:
-        return f"sha256 {row['sha256']}"
-    if row["size"] not in (None, row["size_here"]):
-        return f"{row['here']} is a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
-    return f"sha256 should be {row['sha256']}; not checked: unswayed weights check {row['here']}"
+def _list(as_json: bool) -> None:
+    """Print the known files; this does not read them, so it cannot say that a hash matches."""
+    rows = downloads.listing()
+    if as_json:
+        print(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    for row in rows:
+        size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
+        print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'' if row['here'] else 'not '}downloaded)")
+        member = f", file {row['member']} in it" if row["member"] else ""
+        licensed = f" ({row['license']})" if row["license"] and row["url"] else ""
+        print(f"    {row['url'] or 'comes with the package'}{member}{licensed}")
+        if row["sha256"] is None:
+            told = f"sha256 unknown: {'the file cannot be checked' if row['here'] else 'fetch needs --sha256'}"
+        elif row["url"] is None or not row["here"]:
+            told = f"sha256 {row['sha256']}"
+        elif row["size"] not in (None, row["size_here"]):
+            told = f"{row['here']} is a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
+        else:
+            told = f"sha256 should be {row['sha256']}; not checked: unswayed weights check {row['here']}"
+        print(f"    {told}")
 
 
 def train_network(
@@ -142,20 +124,11 @@ def train_network(
     from unswayed.rendering.training.loop import train
     from unswayed.rendering.training.photos import write_sheet
 
-    from .progress import stoppable
-
     with stoppable():
         trainer = train(
-            list(photos),
-            output,
-            recipe,
-            device=device,
-            minutes=minutes,
-            compiled=compiled,
-            every=every,
-            critic=critic,
-            begin=begin,
-        )
+            list(photos), output, recipe, device=device, minutes=minutes, compiled=compiled, every=every,
+            critic=critic, begin=begin,
+        )  # fmt: skip
         if len(trainer.held):
             write_sheet(trainer.folder, trainer.held)
     print(output)

@@ -22,15 +22,8 @@ from unswayed.choices import DEVICE, Option, TableFormat
 def typer_option(option: Option, panel: str | None = None) -> Any:
     """An option as typer takes it."""
     complete = option.all_values if option.values else None
-    return typer.Option(
-        *option.flags,
-        metavar=option.metavar,
-        help=option.text(),
-        min=option.least,
-        max=option.most,
-        autocompletion=complete,
-        rich_help_panel=panel,
-    )
+    shown: dict[str, Any] = {"metavar": option.metavar, "help": option.text(), "rich_help_panel": panel}
+    return typer.Option(*option.flags, min=option.least, max=option.most, autocompletion=complete, **shown)
 
 
 def listed(names: Sequence[str]) -> str:
@@ -48,19 +41,15 @@ class Command(TyperCommand):
     """A command whose folders may be addresses of object storage, and whose help shows no type beside a flag."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return without_types(super().get_params(ctx))
+        parameters = super().get_params(ctx)
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False):
+                parameter.metavar = ""
+        return parameters
 
     def invoke(self, ctx: Any) -> Any:
         ctx.params = {name: _on_this_machine(value) for name, value in ctx.params.items()}
         return super().invoke(ctx)
-
-
-def without_types(parameters: list[Any]) -> list[Any]:
-    """Return the parameters, flags with an empty type."""
-    for parameter in parameters:
-        if getattr(parameter, "is_flag", False):
-            parameter.metavar = ""
-    return parameters
 
 
 def _on_this_machine(value: object) -> object:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import inspect
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import unswayed
 from unswayed.choices import Option, RendererName
+from unswayed.errors import UserError
+from unswayed.files.whole import make_folder, write_bytes
+from unswayed.labels import imagenet
 from unswayed.masks.settings import BOX, MaskSettings, parse_box
 from unswayed.rendering.settings import RenderSettings
+from unswayed.scene import LOOK_BELOW
+from unswayed.specs import slug_of
 
+from . import EXIT_WITH_FAILURES
 from .options import Device, Json, typer_option
+from .progress import progress_line, progress_view, say
 
 Photograph = typer.Argument(metavar="IMAGE", help="The photograph.")
 Mask = Annotated[Path | None, typer.Option(help="The object's mask, white on black, of the same size.")]
@@ -31,32 +41,21 @@ def masks(
     middle. Masks that are already there are kept, so a run that was stopped resumes. A bad picture is reported and the
     others are done; then the exit code is 4.
 
-        unswayed masks photos -o photos/masks
-
-        unswayed masks dog.jpg -o masks --box 40,60,300,280
-
-        unswayed masks photos -o masks -m lite:0
-
-        unswayed masks photos -o masks --segmenter onnx:u2net.onnx
+    - `unswayed masks photos -o photos/masks`
+    - `unswayed masks dog.jpg -o masks --box 40,60,300,280`
+    - `unswayed masks photos -o masks -m lite:0`
+    - `unswayed masks photos -o masks --segmenter onnx:u2net.onnx`
 
     `-m` takes, of several candidate masks, the one whose removal hurts the true class most; then there is one process
     for each GPU instead of --workers, or --per-gpu of them, if there are GPUs. The files confidence.csv
     and worst.jpg in the output folder say which masks a person should look at. Then:
     unswayed build "folder:photos?masks=masks" -o BENCH
     """
-    import json
-    from dataclasses import asdict
-
-    import unswayed
     from unswayed.masks.confidence import SHEET
     from unswayed.masks.segment import default_segmenter
-    from unswayed.scene import LOOK_BELOW
-
-    from . import EXIT_WITH_FAILURES
-    from .progress import progress_view
 
     if settings.segmenter == "auto" and (better := default_segmenter()[1]) is not None:
-        typer.echo(f"GrabCut is used; for better masks: {better}", err=True)
+        say(f"GrabCut is used; for better masks: {better}")
     with progress_view() as show:
         done = unswayed.masks(pictures, output, settings, show=show)
     for mask in done:
@@ -70,10 +69,10 @@ def masks(
         print(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {output}")
         doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
         if doubtful:
-            where = f", the worst in {output / SHEET}" if settings.sheet else ""
-            print(
-                f"{doubtful} of {len(confidences)} masks should be looked at (confidence below {LOOK_BELOW:g}){where}"
+            where = f"(confidence below {LOOK_BELOW:g})" + (
+                f", the worst in {output / SHEET}" if settings.sheet else ""
             )
+            print(f"{doubtful} of {len(confidences)} masks should be looked at {where}")
     if counts["failed"]:
         raise typer.Exit(EXIT_WITH_FAILURES)
 
@@ -85,20 +84,13 @@ def edits(
     """
     A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
 
-        unswayed edits
-
-        unswayed edits --json
-
-        unswayed build sample --recipe imagenet-e -o BENCH
-
-        unswayed build sample --recipe size=0.02:0.5:12 -o BENCH
-
-        unswayed build sample --recipe "size=0.05,0.1 x direction=0,20,40" -o BENCH
-
-        unswayed build sample --recipe original,size-0.05,direction -o BENCH
+    - `unswayed edits`
+    - `unswayed edits --json`
+    - `unswayed build sample --recipe imagenet-e -o BENCH`
+    - `unswayed build sample --recipe size=0.02:0.5:12 -o BENCH`
+    - `unswayed build sample --recipe "size=0.05,0.1 x direction=0,20,40" -o BENCH`
+    - `unswayed build sample --recipe original,size-0.05,direction -o BENCH`
     """
-    import json
-
     from unswayed.edits.catalog import catalog, edits_table
     from unswayed.rendering.removal import REMOVALS
 
@@ -176,40 +168,28 @@ def edit(
 
     Exit codes: 0 done, 2 wrong command or the edit is not possible; the reason is printed.
     """
-    import json
-
     from unswayed.edits import all_edits
-    from unswayed.errors import UserError
-    from unswayed.labels import imagenet
-    from unswayed.rendering.photograph import (
-        Request,
-        chain_of,
-        check_output,
-        edit_photograph,
-        read_scene,
-        write_edited,
-    )
-    from unswayed.rendering.photograph import replay as replay_record
+    from unswayed.rendering import photograph
 
-    check_output(output)
+    photograph.check_output(output)
     if replay is not None:
-        edited = replay_record(replay, image, trust=trust)
+        edited = photograph.replay(replay, image, trust=trust)
     elif image is None:
         raise UserError("no photograph is given", run="unswayed edit IMAGE --size 0.05 -o OUT.png")
     else:
-        request = Request(
-            chain=chain_of({name: edits[name.replace("-", "_")] for name in all_edits()}, more or []),
+        request = photograph.Request(
+            chain=photograph.chain_of({name: edits[name.replace("-", "_")] for name in all_edits()}, more or []),
             pool=pool,
             label=None if label is None else imagenet().index(label),
             **vars(settings),
         )
-        edited = edit_photograph(request, read_scene(image, _mask_or_box(mask, box)), image)
-    files = write_edited(edited, output)
+        scene = photograph.read_scene(image, _mask_or_box(mask, box))
+        edited = photograph.edit_photograph(request, scene, image)
+    files = photograph.write_edited(edited, output)
     if as_json:
         print(json.dumps({**edited.record, "output": str(files[0])}, ensure_ascii=False))
         return
-    for note in edited.notes:
-        typer.echo(note if note.startswith("warning: ") else f"note: {note}", err=True)
+    say(*(note if note.startswith("warning: ") else f"note: {note}" for note in edited.notes))
     print(f"{files[0]}: the object covers {edited.record['pixel_rate']:.3f} of the picture; record: {files[2]}")
 
 
@@ -240,18 +220,11 @@ def fragility(
     far the change lies on that way: 0 % is the photograph, 100 % the end of the range. Levels that were not tried may
     change the prediction earlier.
     """
-    import json
-
-    from unswayed.evaluation.fragility import fragility as search
     from unswayed.evaluation.fragility import gif
-    from unswayed.files.whole import make_folder, write_bytes
     from unswayed.sources.source import slug
-    from unswayed.specs import slug_of
-
-    from .progress import progress_line
 
     with progress_line("searching", "searches") as show:
-        results = search(
+        results = unswayed.fragility(
             image, _mask_or_box(mask, box), models=model or ["lite:0"], changes=change or None,
             renderer=renderer, steps=steps, seed=seed, device=device, progress=show,
         )  # fmt: skip
@@ -263,10 +236,8 @@ def fragility(
         print(json.dumps([result.to_json() for result in results], indent=1, ensure_ascii=False))
         return
     for name in dict.fromkeys(result.model for result in results):
-        own = sorted(
-            (result for result in results if result.model == name),
-            key=lambda result: 2 if result.share is None else result.share,
-        )
+        own = [result for result in results if result.model == name]
+        own.sort(key=lambda result: 2 if result.share is None else result.share)
         print(f"{name}: {own[0].strip.before.name}, {own[0].strip.before.kept:.0%}")
         for result in own:
             share = "–" if result.share is None else f"{result.share:.0%}"
@@ -274,7 +245,6 @@ def fragility(
 
 
 def _mask_or_box(mask: Path | None, box: str | None) -> Path | tuple[int, int, int, int] | None:
-    from unswayed.errors import UserError
 
     if mask is not None and box is not None:
         raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
@@ -71,15 +74,8 @@ def progress_line(what: str, unit: str) -> Iterator[Show]:
             elapsed = progress.tasks[0].elapsed or 0.0
             made = done - first[0]
             rate = rate or (made / elapsed if elapsed > 0 and made else None)
-            progress.update(
-                task,
-                description=what,
-                completed=done,
-                total=total or None,
-                rate="–" if rate is None else f"{rate:.3g}",
-                note=note,
-                unit=unit,
-            )
+            fields: dict[str, Any] = {"rate": "–" if rate is None else f"{rate:.3g}", "note": note, "unit": unit}
+            progress.update(task, description=what, completed=done, total=total or None, **fields)
 
         yield show
 
@@ -102,48 +98,47 @@ def _output_on_stderr() -> Iterator[None]:
 @contextmanager
 def stoppable(run: str | None = None) -> Iterator[None]:
     """Run a block; Ctrl-C prints how to resume and exits with 130. run: the command to print, this one if None."""
-    import shlex
-
     try:
         yield
     except KeyboardInterrupt:
         run = run or shlex.join(["unswayed", *sys.argv[1:]])
-        typer.echo(f"stopped; run the same command again to resume\nrun: {run}", err=True)
+        say(f"stopped; run the same command again to resume\nrun: {run}")
         raise typer.Exit(130) from None
 
 
 def serve_until_stopped(address: str, end: str) -> None:
     """Print where a page is served and wait; Ctrl-C and SIGTERM alike end it, so that what it keeps is cleaned up."""
-    import signal
-    import time
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(address, flush=True)
     try:
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
-        typer.echo(end, err=True)
+        say(end)
 
 
 def unfinished_shards(names: Sequence[str], folder: Path) -> None:
     """Say which results will be there when the last shard is done."""
-    typer.echo(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}", err=True)
+    say(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}")
 
 
 def next_command(command: str) -> None:
     """Print the command that usually follows, on stderr, so that tables on stdout stay as they are."""
-    typer.echo(f"next: {command}", err=True)
+    say(f"next: {command}")
+
+
+def say(*lines: str) -> None:
+    """Print lines on stderr, where they do not mix with the command's result."""
+    for line in lines:
+        typer.echo(line, err=True)
 
 
 def warn(lines: Sequence[str]) -> None:
-    for line in lines:
-        typer.echo(f"warning: {line}", err=True)
+    say(*(f"warning: {line}" for line in lines))
 
 
 def exit_with_failures(failures: Mapping[str, str]) -> None:
     """Print the first failures, and exit with 4 if there are any."""
-    for name, reason in list(failures.items())[:20]:
-        typer.echo(f"failed: {name}: {reason}", err=True)
+    say(*(f"failed: {name}: {reason}" for name, reason in list(failures.items())[:20]))
     if failures:
         raise typer.Exit(EXIT_WITH_FAILURES)

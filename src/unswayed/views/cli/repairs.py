@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import unswayed
 from unswayed.choices import RendererName
+from unswayed.errors import UserError
+from unswayed.files.records import read_object
 from unswayed.repair.settings import EnhanceSettings, RepairSettings
+from unswayed.specs import slug_of
 
 from .options import Device, Format
+from .progress import progress_line, progress_view, say, stoppable, warn
 
 Model = Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")]
 
@@ -53,11 +60,9 @@ def repair(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table of before and after as JSON.")] = False,
 ) -> None:
     """
-        unswayed repair folder:photos -m timm:resnet50.a1_in1k -o repaired
-
-        unswayed repair folder:pets -m lite:0 -o pets-model --new-head --from predictions
-
-        unswayed repair imagenet-s:/data/S919 -m timm:resnet50 -o better --also images:train --test images:v2
+    - `unswayed repair folder:photos -m timm:resnet50.a1_in1k -o repaired`
+    - `unswayed repair folder:pets -m lite:0 -o pets-model --new-head --from predictions`
+    - `unswayed repair imagenet-s:/data/S919 -m timm:resnet50 -o better --also images:train --test images:v2`
 
     A plain fine-tune with the same photographs, crops and number of steps is always made as control. The folder then
     holds the repaired model (`evaluate -m repaired:DIR`), the control (`repaired:DIR/control`), the benchmark and the
@@ -67,19 +72,11 @@ def repair(
     Exit codes: 0 the average drop falls against the control, 1 it rises, or the originals certainly lose more than two
     points, 2 the command cannot be run or the disk is full, 3 neither can be told, 130 interrupted.
     """
-    import json
-    from dataclasses import replace
-
-    import unswayed
-    from unswayed.errors import UserError
-    from unswayed.files.records import read_object
     from unswayed.repair.measuring import EXITS
     from unswayed.repair.run import RESULT, read_result
     from unswayed.repair.settings import mixture_from, read_mixture
     from unswayed.views.report.extras import repair_table
     from unswayed.views.tables import format_table
-
-    from .progress import progress_view, stoppable, warn
 
     edits = read_mixture(mixture, **({} if probability is None else {"probability": probability}))
     if predictions is not None:
@@ -104,7 +101,7 @@ def repair(
             workers=workers,
             onnx=onnx,
             show=show,
-            note=lambda text: typer.echo(text, err=True),
+            note=say,
         )
     warn(done.warnings)
     result = read_result(output)
@@ -135,9 +132,8 @@ def enhance(
     format: Format = "table",
 ) -> None:
     """
-        unswayed enhance bench -m lite:0
-
-        unswayed enhance bench -m timm:resnet50.a1_in1k --with repaired:hybrid --by-edit --format markdown
+    - `unswayed enhance bench -m lite:0`
+    - `unswayed enhance bench -m timm:resnet50.a1_in1k --with repaired:hybrid --by-edit --format markdown`
 
     Ways: `tencrop` (mean logits over ten crops), `tencrop-probability` (mean probability over them), `flip` (mean over
     the picture and its mirror image), `object-crop` (mean over the picture and a crop around the object that the model
@@ -149,17 +145,12 @@ def enhance(
     """
     import polars
 
-    import unswayed
-    from unswayed.specs import slug_of
     from unswayed.views.tables import format_table
-
-    from .progress import progress_line
 
     folder = output or Path("enhance") / slug_of(model)
     with progress_line("enhance", "answers") as show:
         enhanced = unswayed.enhance(benchmark, model, folder, settings, progress=show)
-    for way, reason in enhanced.skipped.items():
-        typer.echo(f"skipped: {way}: {reason}", err=True)
+    say(*(f"skipped: {way}: {reason}" for way, reason in enhanced.skipped.items()))
     frame = polars.DataFrame(enhanced.by_edit if by_edit else enhanced.rows, infer_schema_length=None)
     headings = {
         "accuracy_difference": "change",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import unswayed
+from unswayed.files.storage import address
 from unswayed.views.report.settings import ReportSettings
 from unswayed.views.tracking import NONE, TRACKERS, variables
 
 from .options import Json, Predictions
+from .progress import progress_line, say, serve_until_stopped
 
 if TYPE_CHECKING:
     from unswayed.views.tracking import Open
@@ -30,7 +34,7 @@ def open_trackers(track: Sequence[str] | None) -> Mapping[str, Open]:
     """The trackers that `--track` or the environment names; a wrong name is refused before the work begins."""
     from unswayed.views.tracking import chosen_trackers
 
-    return chosen_trackers(track or (), _say)
+    return chosen_trackers(track or (), say)
 
 
 def record_results(
@@ -40,12 +44,8 @@ def record_results(
     if trackers:
         from unswayed.views.tracking import record
 
-        for name, runs in record(predictions, trackers, models=models, report=report, say=_say).items():
-            _say(f"{name}: {runs} run{'s' * (runs != 1)} recorded")
-
-
-def _say(line: str) -> None:
-    typer.echo(line, err=True)
+        for name, runs in record(predictions, trackers, models=models, report=report, say=say).items():
+            say(f"{name}: {runs} run{'s' * (runs != 1)} recorded")
 
 
 def report(
@@ -56,35 +56,24 @@ def report(
     as_json: Json = False,
 ) -> None:
     """
-        unswayed report predictions -o report.html
-
-        unswayed report predictions -o report.html --benchmark /data/bench --assets figures
-
-        unswayed report predictions -o report.html --name timm:resnet50.a1_in1k=resnet50
-
-        unswayed report predictions -o report.html --factors val-predictions --sensitivity results --heat-maps 0
+    - `unswayed report predictions -o report.html`
+    - `unswayed report predictions -o report.html --benchmark /data/bench --assets figures`
+    - `unswayed report predictions -o report.html --name timm:resnet50.a1_in1k=resnet50`
+    - `unswayed report predictions -o report.html --factors val-predictions --sensitivity results --heat-maps 0`
 
     It shows a card for each model and a matrix of models and edits, the drop for each edit net of its control, a
     gallery of flips with their controls and heat maps, every photograph in a scatter, how the answers change, drops by
     superclass, the curves of sweeps, and how everything was made. Results in folders named `sensitivity`, `factors`,
     `distribution` or `repair` next to PREDICTIONS are shown as well.
     """
-    import json
-
     if settings.heat_maps and not settings.trust:
         from unswayed.evaluation.named_models import refuse_programs
 
         refuse_programs(predictions)
-    import unswayed
-    from unswayed.files.storage import address
-
-    from .progress import progress_line
-
     trackers = open_trackers(track)
     with progress_line("report", "steps") as show:
         written = unswayed.report(predictions, output, settings, progress=show)
-    for note in written.notes:
-        typer.echo(f"note: {note}", err=True)
+    say(*(f"note: {note}" for note in written.notes))
     record_results(predictions, trackers, report=written.path)
     if as_json:
         record = {
@@ -96,8 +85,7 @@ def report(
         }
         print(json.dumps(record, ensure_ascii=False))
         return
-    for sentence in written.verdict:
-        typer.echo(sentence, err=True)
+    say(*written.verdict)
     print(address(written.path))
 
 
@@ -122,12 +110,8 @@ def review(
     saved at once to `BENCH/reviews.parquet`; the same command continues. It is served to this computer alone. The
     summary has the answers by edit and the agreement of raters (Cohen's kappa for two, Fleiss' for more).
     """
-    import json
-
     from unswayed.views.review import open_session, summarize, summary_text
     from unswayed.views.review.server import served
-
-    from .progress import serve_until_stopped
 
     if summary:
         ratings = summarize(benchmark)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from unswayed.jobs.monitor import Heartbeat
+from unswayed.benchmark.rows import CARD
+from unswayed.errors import UserError
+from unswayed.files.storage import address
+from unswayed.jobs.monitor import EVERY, heartbeats
 
 
 def status(
@@ -20,7 +25,6 @@ def status(
 ) -> None:
     """
     - `unswayed status bench`
-
     - `unswayed status predictions --watch`
 
     For every run that writes into the folder: what is done, the rate, the time left, failures, and which workers do
@@ -29,11 +33,6 @@ def status(
 
     This command changes nothing. Exit codes: 0 done, 2 DIR does not exist or holds nothing of unswayed.
     """
-    import json
-    import time
-
-    from unswayed.jobs.monitor import EVERY
-
     while True:
         state = _status(folder)
         print(json.dumps(state, ensure_ascii=False) if as_json else "\n".join(_lines(folder, state)), flush=True)
@@ -44,49 +43,31 @@ def status(
 
 def _status(folder: Path) -> dict[str, Any]:
     """What is known about the folder, as JSON."""
-    from dataclasses import asdict
-
-    from unswayed.benchmark.rows import CARD
-    from unswayed.errors import UserError
-    from unswayed.files.storage import address
-    from unswayed.jobs.monitor import heartbeats
-
     beats = heartbeats(folder)
-    state: dict[str, Any] = {"runs": [_run(beat) for beat in beats]}
+    runs = [{**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)} for beat in beats]
     if (folder / CARD).is_file():
         from unswayed.benchmark.card import standing
 
-        return {**standing(folder).to_json(), **state}
+        return {**standing(folder).to_json(), "runs": runs}
     from unswayed.evaluation.predictions import model_standings
+    from unswayed.masks.confidence import confidence_rows
+    from unswayed.scene import LOOK_BELOW
 
-    models = model_standings(folder)
-    masks = _masks(folder)
-    if not folder.is_dir() or not (models or beats or masks or any(folder.glob("*/*.parquet"))):
+    models = [asdict(model) for model in model_standings(folder)]
+    confidences = [row["confidence"] for row in confidence_rows(folder).values()]
+    if not folder.is_dir() or not (models or beats or confidences or any(folder.glob("*/*.parquet"))):
         raise UserError(
             f"{address(folder)} is not a folder of a benchmark, of predictions or of other results",
             allowed="a folder that a command of unswayed writes to",
         )
-    state = {"root": address(folder), "models": [asdict(model) for model in models], **state}
-    return {**state, "masks": masks} if masks else state
-
-
-def _masks(folder: Path) -> dict[str, int]:
-    """How many masks `unswayed masks` has made there, and how many of them a person should look at."""
-    from unswayed.masks.confidence import confidence_rows
-    from unswayed.scene import LOOK_BELOW
-
-    confidences = [row["confidence"] for row in confidence_rows(folder).values()]
-    doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
-    return {"made": len(confidences), "doubtful": doubtful} if confidences else {}
-
-
-def _run(beat: Heartbeat) -> dict[str, Any]:
-    return {**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)}
+    state: dict[str, Any] = {"root": address(folder), "models": models, "runs": runs}
+    if confidences:
+        doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
+        state["masks"] = {"made": len(confidences), "doubtful": doubtful}
+    return state
 
 
 def _lines(folder: Path, state: dict[str, Any]) -> list[str]:
-    from unswayed.files.storage import address
-
     lines = []
     if "recipe" in state:
         phase = "running" if state["running"] else "finished" if state["finished"] else "stopped"
@@ -104,15 +85,14 @@ def _lines(folder: Path, state: dict[str, Any]) -> list[str]:
         for model in state["models"]:
             reason = f": {model['reason']}" if model["reason"] else ""
             lines += [f"  {model['model']}: {model['state']}, {model['predictions']} predictions{reason}"]
-    return lines + [line for run in state["runs"] for line in _of_run(run)]
-
-
-def _of_run(run: dict[str, Any]) -> list[str]:
-    """The lines about one run: what it does, and what its workers do."""
-    process = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
-    if not run["alive"]:
-        return [f"{process}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume"]
-    rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
-    left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
-    lines = [f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
-    return lines + [f"  {remark}" for remark in run.get("remarks") or []]
+    for run in state["runs"]:
+        process = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
+        if not run["alive"]:
+            ago = f"{run['seconds_ago']:.0f} s"
+            lines += [f"{process}: stale, not heard of for {ago}; run the same command to resume"]
+            continue
+        rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
+        left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
+        lines += [f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
+        lines += [f"  {remark}" for remark in run.get("remarks") or []]
+    return lines

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+import unswayed
 from unswayed.analyses.settings import FactorSettings
+from unswayed.errors import unknown
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
 
 from .options import Format
+from .progress import exit_with_failures, progress_view, say, unfinished_shards
 
 Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")]
 Models = Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; may be repeated.")]
@@ -41,25 +44,15 @@ def factors(
     An error ratio of 2 for `smaller` means that the error rate on images whose object is smaller than usual is twice
     the average error rate.
 
-    Examples:
-
-    `unswayed factors predictions/`
-
-    `unswayed factors predictions/ --which multi --right real --format json`
-
-    `unswayed factors predictions/ --by metaclass --format csv`
-
-    `unswayed factors predictions/ --figure profile.pdf`
-
-    `unswayed factors predictions/ --table compare --models ResNet50,DINO`
-
-    `unswayed factors predictions/ --table adjusted --which multi`
-
-    `unswayed factors predictions/ --table model-types --groups groups.csv`
-
-    `unswayed factors results/ --table model-types --groups published --figure types.pdf`
-
-    `unswayed factors --table distribution --figure distribution.pdf`
+    - `unswayed factors predictions/`
+    - `unswayed factors predictions/ --which multi --right real --format json`
+    - `unswayed factors predictions/ --by metaclass --format csv`
+    - `unswayed factors predictions/ --figure profile.pdf`
+    - `unswayed factors predictions/ --table compare --models ResNet50,DINO`
+    - `unswayed factors predictions/ --table adjusted --which multi`
+    - `unswayed factors predictions/ --table model-types --groups groups.csv`
+    - `unswayed factors results/ --table model-types --groups published --figure types.pdf`
+    - `unswayed factors --table distribution --figure distribution.pdf`
     """
     from unswayed.analyses.factors.study import DIGITS, HEADINGS, Study, make_table, remarks
     from unswayed.views.tables import format_table
@@ -71,8 +64,7 @@ def factors(
 
         draw(table, settings.table, figure)
     typer.echo(format_table(table, format, digits=DIGITS, headings=HEADINGS), nl=False)
-    for remark in remarks(study, table):
-        typer.echo(remark, err=True)
+    say(*remarks(study, table))
 
 
 def sensitivity(
@@ -95,28 +87,19 @@ def sensitivity(
     background does, 0 if both lower it equally; it is missing if neither changes it. The 95 % confidence intervals are
     computed over pictures.
 
-    Examples:
-
-    `unswayed sensitivity sample -m lite:0 -m lite:1 -m lite:2 -o results`
-
-    `unswayed sensitivity rival10:/data/RIVAL10 -m timm:resnet50 -o results --norm both --seeds 3`
-
-    `unswayed sensitivity sample -m lite:0 -o results --saliency layercam --spurious --table suspects`
-
-    `unswayed sensitivity folder:photos -m timm:resnet50 -m timm:vit_base_patch16_224 -o results --groups groups.csv`
-
-    `unswayed sensitivity BENCH -m lite:0 -o results --saliency gradcam --table edits`
+    - `unswayed sensitivity sample -m lite:0 -m lite:1 -m lite:2 -o results`
+    - `unswayed sensitivity rival10:/data/RIVAL10 -m timm:resnet50 -o results --norm both --seeds 3`
+    - `unswayed sensitivity sample -m lite:0 -o results --saliency layercam --spurious --table suspects`
+    - `unswayed sensitivity folder:photos -m timm:resnet50 -m timm:vit_base_patch16_224 -o results --groups groups.csv`
+    - `unswayed sensitivity BENCH -m lite:0 -o results --saliency gradcam --table edits`
 
     Running the same command again resumes. DIR contains every row (noise/, saliency/), the tables as CSV and figures as
     PNG: RFS against the level, accuracy under both noises by model and class, densities of iRFS, attributes, heat maps.
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
-    import unswayed
     from unswayed.views.studies import HEADINGS, choose_table, for_people
     from unswayed.views.tables import format_table
-
-    from .progress import exit_with_failures, progress_view, unfinished_shards
 
     with progress_view() as show:
         study = unswayed.sensitivity(source, model, output, settings, show=show)
@@ -128,8 +111,7 @@ def sensitivity(
     shown = chosen if format in ("csv", "json") else for_people(chosen)
     notes = " ".join(study.remarks) or None
     typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
-    for note in [*study.remarks, *study.notes]:
-        typer.echo(note, err=True)
+    say(*study.remarks, *study.notes)
     exit_with_failures(study.failures)
 
 
@@ -150,21 +132,12 @@ def distribution(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some models or pictures could not be used.
 
-    Examples:
-
-    `unswayed weights fetch measure`
-
-    `unswayed distribution BENCH -m lite:0 -o predictions/distribution`
-
-    `unswayed distribution BENCH -m timm:resnet50 -o results --against images:imagenet-r --table scores`
-
-    `unswayed distribution BENCH -m lite:0 -o results --no-fid`
+    - `unswayed weights fetch measure`
+    - `unswayed distribution BENCH -m lite:0 -o predictions/distribution`
+    - `unswayed distribution BENCH -m timm:resnet50 -o results --against images:imagenet-r --table scores`
+    - `unswayed distribution BENCH -m lite:0 -o results --no-fid`
     """
-    import unswayed
-    from unswayed.errors import unknown
     from unswayed.views.tables import format_table
-
-    from .progress import exit_with_failures, progress_view, unfinished_shards
 
     with progress_view() as show:
         study = unswayed.distribution(benchmark, model, output, settings, show=show)
@@ -176,6 +149,5 @@ def distribution(
         typer.echo("\n".join(study.tables[table]["sentence"].to_list()))
     else:
         typer.echo(format_table(study.tables[table], format, digits=3), nl=False)
-    for note in study.notes:
-        typer.echo(note, err=True)
+    say(*study.notes)
     exit_with_failures(study.failures)
