@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, TypeAlias
 
@@ -57,6 +58,24 @@ def script(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What a visitor has chosen; picture: the file of a background, or None; flat: the values of the controls."""
+
+    models: Sequence[str]
+    photograph: Photograph
+    picture: str | None
+    seed: int
+    flat: Sequence[Value]
+
+    @classmethod
+    def of(
+        cls, models: Sequence[str], photograph: Photograph, picture: str | None, seed: float | None, *flat: Value
+    ) -> Asked:
+        """Return the inputs of an event as the page sends them."""
+        return cls(models, photograph, picture, int(seed or 0), flat)
+
+
 class Editor:
     """The components that several panels use, and the functions of their events; a panel renders its components.
 
@@ -99,95 +118,79 @@ class Editor:
         """Update the controls and the result after `event`, which changed the photograph."""
         event.then(self.begun, self.given, [*self.flat, *self.results], **PRIVATE, **LIGHT)
 
-    def chain(self, picture: str | None, flat: Sequence[Value]) -> tuple[Edit, ...]:
+    def chain(self, asked: Asked) -> tuple[Edit, ...]:
         """Return the edits that are switched on."""
-        return chain_from(values_from(self.groups, flat), picture)
+        return chain_from(values_from(self.groups, asked.flat), asked.picture)
 
-    def previewed(
-        self,
-        models: Sequence[str],
-        photograph: Photograph,
-        picture: str | None,
-        seed: float,
-        *flat: Value,
-        serial: int | None = None,
-    ) -> tuple[object, ...]:
-        """Return the paste preview for the values of the controls, as `results`; serial: of the handle's move."""
+    def previewed(self, *given: Any) -> tuple[object, ...]:
+        """Return the paste preview for the inputs `given`, as `results`."""
+        return self._preview(Asked.of(*given))
+
+    def _preview(self, asked: Asked, serial: int | None = None) -> tuple[object, ...]:
         try:
-            chain = self.chain(picture, flat)
-            made = preview(self.studio, photograph, chain, int(seed or 0))
+            chain = self.chain(asked)
+            made = preview(self.studio, asked.photograph, chain, asked.seed)
         except UserError as error:
             return nothing(error)
-        caption = "after: paste preview" if made.edited else "after"
-        return self._results(models, photograph, picture, seed, chain, made, caption, serial=serial)
+        return self._results(asked, chain, made, "after: paste preview" if made.edited else "after", serial=serial)
 
     def _results(
         self,
-        models: Sequence[str],
-        photograph: Photograph,
-        picture: str | None,
-        seed: float,
+        asked: Asked,
         chain: tuple[Edit, ...],
         made: Shown,
         caption: str,
         beside: str = "",
         serial: int | None = None,
     ) -> tuple[object, ...]:
-        files = [None] * 3 if made.edited is None else write_files(made.edited, photograph, picture)
+        files = [None] * 3 if made.edited is None else write_files(made.edited, asked.photograph, asked.picture)
         buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in files]
         names = {edit.name for edit in chain}
         unchanged = [group.edit for group in self.groups if group.edit not in names]
         said = []
-        for name in models:
+        for name in asked.models:
             with suppress(UserError):  # a model that cannot be opened is named with the predictions
                 said.append(Said(name, *self.studio.answers(name, (made.before, made.after))))
-        markup = stage(photograph, made, caption, said, chain, unchanged, int(seed or 0), serial)
+        markup = stage(asked.photograph, made, caption, said, chain, unchanged, asked.seed, serial)
         return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
 
-    def begun(
-        self, models: Sequence[str], photograph: Photograph, picture: str | None, seed: float, *flat: Value
-    ) -> tuple[object, ...]:
+    def _changed(self, asked: Asked, values: Mapping[str, Mapping[str, Value] | None]) -> Asked:
+        """Return what is asked with some edits switched on or off, which then start at the object's own values."""
+        return replace(asked, flat=flat_from(self.groups, asked.flat, values, own_values(asked.photograph)))
+
+    def begun(self, *given: Any) -> tuple[object, ...]:
         """Return the controls and the result for another photograph; what is unchanged starts at its object's values.
 
         A logarithmic slider ends where the frame ends.
         """
-        switched = values_from(self.groups, flat)
-        off = {group.edit: None for group in self.groups if group.edit not in switched}
-        changed = flat_from(self.groups, flat, off, own_values(photograph))
-        ends, slots = largest_values(photograph), [slot for group in self.groups for slot in group.slots]
+        asked = Asked.of(*given)
+        switched = values_from(self.groups, asked.flat)
+        changed = self._changed(asked, {group.edit: None for group in self.groups if group.edit not in switched})
+        ends, slots = largest_values(asked.photograph), [slot for group in self.groups for slot in group.slots]
         updates = [
             gr.HTML(value=value, **_ends(slot, ends)) if slot is not None and slot.log else value
-            for slot, value in zip(slots, changed, strict=True)
+            for slot, value in zip(slots, changed.flat, strict=True)
         ]
-        return *updates, *self.previewed(models, photograph, picture, seed, *changed)
+        return *updates, *self._preview(changed)
 
-    def dragged(
-        self, wanted: str, models: Sequence[str], photograph: Photograph, picture: str | None, seed: float, *flat: Value
-    ) -> tuple[object, ...]:
+    def dragged(self, wanted: str, *given: Any) -> tuple[object, ...]:
         """Return the controls and the result with the object where a handle was moved to."""
+        asked = Asked.of(*given)
         try:
-            values, serial = moved_to(photograph, values_from(self.groups, flat), wanted)
+            values, serial = moved_to(asked.photograph, values_from(self.groups, asked.flat), wanted)
         except UserError as error:
-            return (*(gr.skip() for _ in flat), *nothing(error))
-        changed = flat_from(self.groups, flat, values, own_values(photograph))
-        result = self.previewed(models, photograph, picture, seed, *changed, serial=serial)
-        return (*(new if new != old else gr.skip() for new, old in zip(changed, flat, strict=True)), *result)
+            return (*(gr.skip() for _ in asked.flat), *nothing(error))
+        changed = self._changed(asked, values)
+        updates = (new if new != old else gr.skip() for new, old in zip(changed.flat, asked.flat, strict=True))
+        return *updates, *self._preview(changed, serial)
 
-    def reset(
-        self,
-        event: gr.EventData,
-        models: Sequence[str],
-        photograph: Photograph,
-        picture: str | None,
-        seed: float,
-        *flat: Value,
-    ) -> tuple[object, ...]:
+    def reset(self, event: gr.EventData, *given: Any) -> tuple[object, ...]:
         """Return the seed, the controls and the result without the change of a chip, or without any for `reset all`."""
-        name = str(getattr(event, "edit", ""))
-        seed = 0 if name in ("", "seed") else seed
-        off = {group.edit: None for group in self.groups if name in ("", group.edit)}
-        changed = flat_from(self.groups, flat, off, own_values(photograph))
-        return (seed, *changed, *self.previewed(models, photograph, picture, seed, *changed))
+        asked, name = Asked.of(*given), str(getattr(event, "edit", ""))
+        changed = self._changed(asked, {group.edit: None for group in self.groups if name in ("", group.edit)})
+        if name in ("", "seed"):
+            changed = replace(changed, seed=0)
+        return changed.seed, *changed.flat, *self._preview(changed)
 
     def answered(self, photograph: Photograph, shown: Any, models: Sequence[str]) -> str:
         """Return the predictions of the models for both pictures that are shown."""
@@ -207,17 +210,11 @@ class Editor:
         return figures.joined(parts)
 
     def rendered(
-        self,
-        request: gr.Request,
-        models: Sequence[str],
-        photograph: Photograph,
-        steps: float,
-        picture: str | None,
-        seed: float,
-        *flat: Value,
+        self, request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *others: Any
     ) -> Iterator[tuple[object, ...]]:
         """Yield the progress of a rendering, then its result: `results`, the progress, Cancel."""
-        unchanged, last = (gr.skip(),) * len(self.results), Step(0, 0, 0.0)
+        asked, unchanged = Asked.of(models, photograph, *others), (gr.skip(),) * len(self.results)
+        last, note = Step(0, 0, 0.0), ""
 
         def told(step: Step) -> tuple[object, ...]:
             nonlocal last
@@ -225,16 +222,14 @@ class Editor:
             return *unchanged, figures.progress(step, "passes"), gr.Button(visible=True)
 
         def work(report: Report) -> tuple[tuple[Edit, ...], Shown, Compared]:
-            chain = self.chain(picture, flat)
-            return chain, *render(self.studio, photograph, chain, int(seed or 0), int(steps), report)
+            chain = self.chain(asked)
+            return chain, *render(self.studio, photograph, chain, asked.seed, int(steps), report)
 
-        note = ""
         yield *unchanged, figures.message("Loading the network …"), gr.Button(visible=True)
         try:
             chain, made, compared = yield from self.studio.jobs.followed(str(request.session_hash), work, told)
             beside = figures.side_by_side(compared, self._prediction_lines(models, compared))
-            caption = "after: rendered with diffusion"
-            result = self._results(models, photograph, picture, seed, chain, made, caption, beside)
+            result = self._results(asked, chain, made, "after: rendered with diffusion", beside)
         except Canceled:
             result = unchanged
             note = f"Canceled after {last.done} of {last.total} passes. The result above is the one from before."

@@ -31,8 +31,7 @@ from unswayed.views.report.pictures import data_address
 from unswayed.views.text import percent, plural, tag
 
 from . import figures
-from .controls import Value
-from .editor import HEAVY, PRIVATE, Editor, script
+from .editor import HEAVY, PRIVATE, Asked, Editor, script
 from .photographs import Photograph
 from .stage import framed, needs_network, request_of, write_gif
 from .studio import Canceled, Report, Step, Studio
@@ -218,20 +217,18 @@ class Search:
         means: str,
         steps: float,
         models: Sequence[str],
-        picture: str | None,
-        seed: float,
-        *flat: Value,
+        *others: Any,
     ) -> None:
-        self.studio, self.photograph, self.models = editor.studio, photograph, models
-        self.seed, self.steps = int(seed or 0), int(steps) if means == DIFFUSION else None
-        self.chain = partial(editor.chain, picture, flat)
+        self.editor, self.asked = editor, Asked.of(models, photograph, *others)
+        self.steps = int(steps) if means == DIFFUSION else None
         self.followed = partial(editor.studio.jobs.followed, str(request.session_hash))
 
     def subject(self, report: Report, chain: tuple[Edit, ...] = ()) -> Subject:
         """Return the photograph as the subject of a search; chain: the edits that stay switched on."""
-        if not self.models:
+        asked, studio = self.asked, self.editor.studio
+        if not asked.models:
             raise UserError("no model is chosen", allowed="one of the list of models")
-        return subject(self.studio, self.photograph, chain, seed=self.seed, steps=self.steps, check=report.check)
+        return subject(studio, asked.photograph, chain, seed=asked.seed, steps=self.steps, check=report.check)
 
     def filmed(self, smallest: bool, change: str, model: str | None = None) -> Outputs:
         """Yield the progress of a search for the smallest change or of a sweep, then its film: film, GIF, bar, Cancel.
@@ -240,9 +237,9 @@ class Search:
         """
 
         def work(report: Report) -> tuple[Markup, Strip]:
-            direction, chain = find_direction(change), self.chain() if model is None else ()
-            photograph, name = self.subject(report, chain), model or self.models[0]
-            asked = self.studio.predictor(name)
+            direction, chain = find_direction(change), self.editor.chain(self.asked) if model is None else ()
+            photograph, name = self.subject(report, chain), model or self.asked.models[0]
+            asked = self.editor.studio.predictor(name)
             if smallest:
                 result = find_smallest(photograph, asked, direction, chain, progress=report)
                 return filmstrip(result.strip, result.model, result.sentence, result.turn), result.strip
@@ -256,7 +253,7 @@ class Search:
         closed = gr.Button(visible=False)
         try:
             film, strip = yield from self.followed(work, told)
-            yield film, gr.DownloadButton(value=write_gif(strip, self.photograph), visible=True), "", closed
+            yield film, gr.DownloadButton(value=write_gif(strip, self.asked.photograph), visible=True), "", closed
         except Canceled:
             yield gr.skip(), gr.skip(), figures.message("Canceled."), closed
         except UserError as error:
@@ -264,10 +261,10 @@ class Search:
 
     def profiled(self) -> Outputs:
         """Yield the fragility profile as far as it is known: bars, progress, Cancel."""
-        total, done = len(directions()) * len(self.models), list[SmallestChange]()
+        total, done = len(directions()) * len(self.asked.models), list[SmallestChange]()
 
         def work(report: Report) -> None:
-            models = map(self.studio.predictor, self.models)
+            models = map(self.editor.studio.predictor, self.asked.models)
             for result in fragility_profile(self.subject(report), models, directions().values()):
                 done.append(result)
                 report(len(done), total)

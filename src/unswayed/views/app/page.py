@@ -89,7 +89,7 @@ def served(settings: AppSettings) -> Iterator[tuple[str, Any]]:
         )
     results = demo_results() if predictions is None else Results(predictions, benchmark)
     studio = Studio(settings.models or MODELS, settings.segmenter, settings.device)
-    studio.model(studio.models[0])
+    studio.model(studio.models[0])  # a model that cannot be opened is refused before anything is served
     sweep()
     folder = tempfile.mkdtemp(prefix=PREFIX)
     lock = Lock(Path(folder) / LOCK)
@@ -139,13 +139,8 @@ def launched(page: Any, host: str, port: int | None) -> str:
         _, address, _ = page.launch(
             server_name=host,
             server_port=port,
-            share=False,
             quiet=True,
             prevent_thread_lock=True,
-            ssr_mode=False,
-            pwa=False,
-            mcp_server=False,
-            enable_monitoring=False,
             allowed_paths=[],
             max_file_size=MOST_UPLOADED,
             state_session_capacity=MOST_SESSIONS,
@@ -154,6 +149,7 @@ def launched(page: Any, host: str, port: int | None) -> str:
             theme=theme,
             js=SPOKEN,
             css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
+            **dict.fromkeys(("share", "ssr_mode", "pwa", "mcp_server", "enable_monitoring"), False),
         )
     except OSError as error:
         raise UserError(f"the page cannot be served at {host}:{port}: {error}", allowed="another --port") from None

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import polars as pl
@@ -41,18 +39,6 @@ from .studio import Studio, remembered_removal
 SHOWN = 24
 
 
-class Pictures(Protocol):
-    """Where the pictures come from: `picture` returns (H, W, 3) uint8, or None if there is none of that id.
-
-    gone: why pictures that were asked for are not shown, by id.
-    """
-
-    @property
-    def gone(self) -> Mapping[str, str]: ...
-
-    def picture(self, sample_id: str) -> np.ndarray | None: ...
-
-
 @dataclass(frozen=True)
 class Filter:
     """Which flips are requested; None: all of them."""
@@ -69,23 +55,23 @@ class Results:
         self.predictions, self.note = Path(predictions), note
         self.facts: Facts = read_facts(self.predictions, benchmark)
         self.root = self.facts.root
-        self.album: Pictures = Album(self.root, self.facts.manifest)
+        self.album: Album | Remade = Album(self.root, self.facts.manifest)
         self.models = model_names(self.predictions)
         self.flips = functools.lru_cache(maxsize=32)(self._flips)
         self.comparison = functools.lru_cache(maxsize=32)(self._comparison)
 
     @functools.cached_property
     def edits(self) -> list[str]:
-        found = self._scan().select(pl.col("edit").cast(pl.String).unique()).collect()["edit"].to_list()
-        return [edit for edit in self.facts.sorted(found) if edit not in (ORIGINAL, SOURCE)]
+        names = self._scan().select(pl.col("edit").unique()).collect()["edit"].to_list()
+        return [edit for edit in self.facts.sorted(names) if edit not in (ORIGINAL, SOURCE)]
 
     @functools.cached_property
     def classes(self) -> dict[str, int]:
         """Return name -> label of the classes that occur; classes with the same name get their number."""
         labels = self._scan().select(pl.col("label").unique()).collect()["label"].drop_nulls().to_list()
-        names = Counter(map(self.class_name, labels))
         told = {label: self.class_name(label) for label in labels}
-        return dict(sorted((name if names[name] == 1 else f"{name} ({label})", label) for label, name in told.items()))
+        counts = Counter(told.values())
+        return dict(sorted((name if counts[name] == 1 else f"{name} ({label})", label) for label, name in told.items()))
 
     def class_name(self, label: int) -> str:
         return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
@@ -95,15 +81,10 @@ class Results:
         if chosen == Filter():
             return find_flips(self.predictions, SHOWN)
         rows = self._scan()
-        if chosen.model is not None:
-            rows = rows.filter(pl.col("model") == chosen.model)
-        if chosen.edit is not None:
-            rows = rows.filter(pl.col("edit").is_in([ORIGINAL, chosen.edit]))
-        if chosen.label is not None:
-            rows = rows.filter(pl.col("label") == chosen.label)
-        if rows.select(pl.len()).collect().item() == 0:
-            return None
-        return find_flips(rows, SHOWN)
+        for column, value in vars(chosen).items():
+            if value is not None:
+                rows = rows.filter(pl.col(column).is_in([ORIGINAL, value] if column == "edit" else [value]))
+        return find_flips(rows, SHOWN) if rows.select(pl.len()).collect().item() else None
 
     def _scan(self) -> pl.LazyFrame:
         return in_memory(self.predictions, FLIP_COLUMNS).lazy().with_columns(pl.col(pl.Categorical).cast(pl.String))
@@ -142,26 +123,20 @@ class Results:
         table = compare(self.predictions, first, second, CompareSettings(), facts=self.facts)
         told = sentences(self.facts.cards, (first, second))
         text = comparison_text(table, (first, second), "markdown", remarks=told)
-        return text, self._average_said(table, first, second)
-
-    def _average_said(self, table: pl.DataFrame, first: str, second: str) -> str:
-        """Return what the row `average` is, beside the report's average, which is net of the controls."""
         rows = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
         net = dict(rows.select("model", "net_drop").iter_rows())
         average = table.filter(edit=AVERAGE)
         if not average.height or set(net) != {first, second}:
-            return ""
+            return text, ""
         raw = average.row(0, named=True)
-        said = (
-            f"The row “average” is the mean drop over the edits: {first} {raw['first_drop']:.1f} and "
-            f"{second} {raw['second_drop']:.1f} points."
-        )
-        if None in net.values():
-            return f"{said} Not every edit has a control here, so the report shows this average too."
-        return (
-            f"{said} The report's average is net of the control, which subtracts what the rendering alone costs: "
-            f"{first} {net[first]:.1f} and {second} {net[second]:.1f} points."
-        )
+        drops = f"{first} {raw['first_drop']:.1f} and {second} {raw['second_drop']:.1f}"
+        report = "Not every edit has a control here, so the report shows this average too."
+        if None not in net.values():
+            report = (
+                "The report's average is net of the control, which subtracts what the rendering alone costs: "
+                f"{first} {net[first]:.1f} and {second} {net[second]:.1f} points."
+            )
+        return text, f"The row “average” is the mean drop over the edits: {drops} points. {report}"
 
 
 RECIPE = "size-0.1,size-0.05,position,direction,color-gray"
@@ -183,13 +158,10 @@ class Remade:
         made = manifest.filter(status="ok").select("sample_id", "source_id", "edit", "parameters", "seed")
         self.rows = {row["sample_id"]: row for row in made.iter_rows(named=True) if row["edit"] != "source"}
         self.gone: dict[str, str] = {}
-        self._made = functools.lru_cache(maxsize=256)(self._make)
+        self.picture = functools.lru_cache(maxsize=256)(self._picture)
 
-    def picture(self, sample_id: str) -> np.ndarray | None:
-        """Return (S, S, 3) uint8, or None if there is no such picture; the last ones are remembered."""
-        return self._made(sample_id)
-
-    def _make(self, sample_id: str) -> np.ndarray | None:
+    def _picture(self, sample_id: str) -> np.ndarray | None:
+        """Return (S, S, 3) uint8, or None if there is no such picture."""
         row = self.rows.get(sample_id)
         if row is None:
             return None

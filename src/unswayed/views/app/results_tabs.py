@@ -44,11 +44,8 @@ def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
     filters = [model, edit, label]
 
     def asked(model: str, edit: str, label: str) -> Filter:
-        return Filter(
-            None if model == ALL else model,
-            None if edit == ALL else edit,
-            None if label == ALL else results.classes[label],
-        )
+        number = None if label == ALL else results.classes[label]
+        return Filter(None if model == ALL else model, None if edit == ALL else edit, number)
 
     def listed(model: str, edit: str, label: str) -> tuple[str, str]:
         try:

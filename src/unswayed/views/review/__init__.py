@@ -43,23 +43,17 @@ class Session:
     def state(self) -> dict[str, Any]:
         """What the page shows, as JSON; nothing in it tells a blind rater what was done to a picture."""
         answered = {review.sample_id: review.answer for review in read_reviews(self.root) if review.rater == self.rater}
-        items = [
-            {
-                "answer": answered.get(item.sample_id),
-                "edit": None if self.blind else item.edit,
-                "label": None if self.blind else item.label,
-            }
-            for item in self.items
-        ]
+        items = []
+        for item in self.items:
+            told = {"edit": None, "label": None} if self.blind else {"edit": item.edit, "label": item.label}
+            items.append({"answer": answered.get(item.sample_id), **told})
         return {"rater": self.rater, "blind": self.blind, "items": items}
 
     def answer(self, number: int, answer: Answer, seconds: float | None = None) -> None:
         """Keep the rater's answer to the item of this number."""
         item = self.items[number]
-        add_review(
-            self.root,
-            Review(item.sample_id, item.source_id, item.edit, item.run, self.rater, answer, self.blind, seconds),
-        )
+        picture = (item.sample_id, item.source_id, item.edit, item.run)
+        add_review(self.root, Review(*picture, self.rater, answer, self.blind, seconds))
 
 
 def open_session(
@@ -85,30 +79,22 @@ def open_session(
         if name not in opened.edits:
             raise unknown("edit", name, opened.edits)
     originals = {row["source_id"]: row["path"] for row in rows if row["edit"] == ORIGINAL_EDIT}
-    classes = opened.labels.classes
-    items = [
-        Item(
-            row["sample_id"],
-            row["source_id"],
-            row["edit"],
-            int(row["run"]),
-            "" if row["label"] is None else classes[row["label"]],
-            opened.root / originals[row["source_id"]],
-            opened.root / row["path"],
-        )
-        for row in rows
-        if row["edit"] not in (ORIGINAL_EDIT, SOURCE_EDIT)
-        and row["source_id"] in originals
-        and (not edits or row["edit"] in edits)
-    ]
+    items = []
+    for row in rows:
+        source_id, edit = row["source_id"], row["edit"]
+        if edit in (ORIGINAL_EDIT, SOURCE_EDIT) or source_id not in originals or (edits and edit not in edits):
+            continue
+        label = "" if row["label"] is None else opened.labels.classes[row["label"]]
+        original, edited = opened.root / originals[source_id], opened.root / row["path"]
+        items.append(Item(row["sample_id"], source_id, edit, int(row["run"]), label, original, edited))
     if not items:
         raise UserError(f"{opened.root} has no edited pictures to rate", run=f"unswayed status {opened.root}")
     if limit is not None:
         chosen = sorted(np.random.default_rng(seed).permutation(len(items))[:limit].tolist())
-        items = [items[place] for place in chosen]
+        items = [items[number] for number in chosen]
     if shuffle:
         own = int.from_bytes(hashlib.blake2b(f"{seed}/{rater}".encode(), digest_size=8).digest(), "big")
-        items = [items[place] for place in np.random.default_rng(own).permutation(len(items))]
+        items = [items[number] for number in np.random.default_rng(own).permutation(len(items))]
     return Session(opened.root, rater.strip(), tuple(items), blind)
 
 
@@ -119,13 +105,21 @@ def summarize(benchmark: str | Path) -> dict[str, Any]:
     if not reviews:
         raise UserError(f"nobody has reviewed {root}", run=f"unswayed review {root} --rater NAME")
     answers: dict[str, dict[str, str]] = {}
+    by_edit: dict[str, Counter[str]] = {}
     for review in reviews:
         answers.setdefault(review.rater, {})[review.sample_id] = review.answer
+        by_edit.setdefault(review.edit, Counter())[review.answer] += 1
+    edits = {
+        edit: {**{answer: counts[answer] / counts.total() for answer in ANSWERS}, "n": counts.total()}
+        for edit, counts in sorted(by_edit.items())
+    }
     agreed = agreement(answers)
+    measured = {} if agreed is None else asdict(agreed)
+    undefined = {name: None for name, value in measured.items() if isinstance(value, float) and math.isnan(value)}
     return {
-        "raters": {rater: len(its) for rater, its in sorted(answers.items())},
-        "edits": {edit: _shares([review for review in reviews if review.edit == edit]) for edit in _edits(reviews)},
-        "agreement": None if agreed is None else {k: _finite(v) for k, v in asdict(agreed).items()},
+        "raters": {rater: len(given) for rater, given in sorted(answers.items())},
+        "edits": edits,
+        "agreement": {**measured, **undefined} or None,
     }
 
 
@@ -143,16 +137,3 @@ def summary_text(summary: dict[str, Any]) -> str:
         counts = f"{agreed['raters']} raters, {agreed['n']} pictures in common"
         lines.append(f"agreement: {agreed['method']}'s kappa {kappa}, {counts}")
     return "\n".join(lines) + "\n"
-
-
-def _edits(reviews: list[Review]) -> list[str]:
-    return sorted({review.edit for review in reviews})
-
-
-def _shares(reviews: list[Review]) -> dict[str, float]:
-    counts = Counter(review.answer for review in reviews)
-    return {**{answer: counts[answer] / len(reviews) for answer in ANSWERS}, "n": len(reviews)}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

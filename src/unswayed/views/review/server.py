@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -77,15 +77,17 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
 
     def do_GET(self) -> None:
-        self._serve(self._get)
+        self._serve(self._page)
 
     def do_POST(self) -> None:
-        self._serve(self._post)
+        self._serve(self._answer)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the terminal belongs to the command."""
 
-    def _serve(self, respond: Any) -> None:
+    def _serve(self, respond: Callable[[], tuple[str, bytes]]) -> None:
+        """Send what `respond` returns, the content type and the content, or why the request is refused."""
+        status = HTTPStatus.OK
         try:
             # Another site's page may resolve its own name to this computer; it cannot change these two headers.
             if self.headers.get("Host") not in self.server.hosts:
@@ -93,37 +95,39 @@ class _Handler(BaseHTTPRequestHandler):
             origin = self.headers.get("Origin")
             if origin is not None and origin.removeprefix("http://") not in self.server.hosts:
                 raise Refusal(HTTPStatus.FORBIDDEN, "Only this page itself may send answers.")
-            respond()
-        except Refusal as refusal:
-            self._send(refusal.status, "application/json", json.dumps({"error": str(refusal)}).encode())
-        except UserError as error:
-            self._send(HTTPStatus.CONFLICT, "application/json", json.dumps({"error": str(error)}).encode())
+            kind, body = respond()
+        except (Refusal, UserError) as error:
+            status = error.status if isinstance(error, Refusal) else HTTPStatus.CONFLICT
+            kind, body = _json({"error": str(error)})
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **HEADERS}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
 
-    def _get(self) -> None:
+    def _page(self) -> tuple[str, bytes]:
+        """A file of the page, its state, or a picture: `/picture/NUMBER/original` or `…/edited`.
+
+        Pictures have numbers, so that an address tells a blind rater nothing.
+        """
         if self.path in PAGES:
             name, kind = PAGES[self.path]
-            self._send(HTTPStatus.OK, kind, resources.files("unswayed.views.review").joinpath(name).read_bytes())
-        elif self.path == "/state":
-            self._json(self.server.session.state())
-        else:
-            self._picture()
-
-    def _picture(self) -> None:
-        """`/picture/NUMBER/original` or `…/edited`: numbers, so that an address tells a blind rater nothing."""
+            return kind, resources.files(__package__).joinpath(name).read_bytes()
+        if self.path == "/state":
+            return _json(self.server.session.state())
         parts = self.path.strip("/").split("/")
         if len(parts) != 3 or parts[0] != "picture" or parts[2] not in ("original", "edited"):
             raise Refusal(HTTPStatus.NOT_FOUND, "There is no such page.")
         item = self.server.session.items[self._number(parts[1])]
         path = item.original if parts[2] == "original" else item.edited
-        kind = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}.get(path.suffix.lower())
+        kinds = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"}
         fetch_missing(path)
         try:
-            data = read_file(path, MOST_PICTURE)
+            return kinds.get(path.suffix.lower(), "application/octet-stream"), read_file(path, MOST_PICTURE)
         except UserError:
             raise Refusal(HTTPStatus.NOT_FOUND, "The picture is missing; run `unswayed verify`.") from None
-        self._send(HTTPStatus.OK, kind or "application/octet-stream", data)
 
-    def _post(self) -> None:
+    def _answer(self) -> tuple[str, bytes]:
         if self.path != "/answer":
             raise Refusal(HTTPStatus.NOT_FOUND, "There is no such page.")
         if (self.headers.get("Content-Type") or "").split(";")[0] != "application/json":
@@ -137,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         if answer not in ANSWERS or not math.isfinite(seconds):
             raise Refusal(HTTPStatus.BAD_REQUEST, f"An answer is one of {', '.join(ANSWERS)}, after some seconds.")
         self.server.session.answer(self._number(number), answer, round(seconds, 2))
-        self._json({"saved": True})
+        return _json({"saved": True})
 
     def _number(self, given: Any) -> int:
         text = str(given)
@@ -146,15 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.NOT_FOUND, "There is no such picture.")
         return int(text)
 
-    def _json(self, value: Any) -> None:
-        self._send(HTTPStatus.OK, "application/json", json.dumps(value, ensure_ascii=False).encode())
 
-    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **HEADERS}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+def _json(value: Any) -> tuple[str, bytes]:
+    return "application/json", json.dumps(value, ensure_ascii=False).encode()
 
 
 @contextmanager
