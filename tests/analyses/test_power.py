@@ -76,14 +76,14 @@ def test_p_values_of_many_experiments_are_those_of_one():
 def test_runs_that_always_agree_gain_nothing():
     one, five = Design(0.08, 0.04, 0.8), Design(0.08, 0.04, 0.8, runs=5, correlation=1.0)
     assert simulated_detection_power(five, 200) == pytest.approx(simulated_detection_power(one, 200), abs=0.045)
-    assert five.second_moment == pytest.approx(one.second_moment)
+    assert five.deviation == pytest.approx(one.deviation)
 
 
 def test_simulated_differences_have_the_designs_moments():
     design = Design(0.12, 0.05, 0.8, runs=4, correlation=0.3)
     found = simulated_differences(design, 400_000, np.random.default_rng(0))
     assert found.mean() == pytest.approx(design.drop, abs=0.002)
-    assert (found**2).mean() == pytest.approx(design.second_moment, abs=0.002)
+    assert found.var() == pytest.approx(design.deviation**2, abs=0.002)
 
 
 def test_the_number_of_photographs_reaches_the_power_and_not_earlier_than_it_must():

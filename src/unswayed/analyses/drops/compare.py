@@ -31,7 +31,13 @@ from ..statistics.power import photographs_to_tell
 from .outcomes import POINTS, Outcomes, corrected, lattice_of, read_pair, with_average, with_original, with_sum
 
 Measure = Literal["accuracy", "drop", "net"]
+Equivalence = Literal["unchanged", "equivalent", "worse", "better", "cannot tell"]
 Pair = tuple[Outcomes, Outcomes]
+SCHEMA = schema(
+    "edit n first_accuracy second_accuracy accuracy_difference accuracy_low accuracy_high first_drop second_drop "
+    "drop_difference low high first_relative_drop second_relative_drop net_difference net_low net_high p_value "
+    "white_box"
+)
 
 
 @takes(CompareSettings)
@@ -58,12 +64,7 @@ def compare(
         both = {"first": facts.cards.get(first, {}), "second": read_cards(beside).get(second, {})}
         warn_of_suspicions(both)
     pair = read_pair(predictions, first, beside, second, settings.common)
-    rows = comparison_rows(*pair, facts, _intervals(settings), settings.measure)
-    return _with_verdicts(rows, SCHEMA, settings.measure)
-
-
-def _intervals(settings: CompareSettings) -> IntervalSettings:
-    return IntervalSettings(settings.resamples, settings.level, settings.seed, settings.interval)
+    return _with_verdicts([(pair, {})], SCHEMA, facts, settings)
 
 
 @takes(CompareSettings)
@@ -81,17 +82,21 @@ def compare_all(predictions: Predictions, models: Sequence[str] | None, settings
     facts = read_facts(predictions, models=chosen, common=settings.common)
     answers = common_predictions(predictions, chosen) if settings.common else predictions
     by_model = {name: with_original(name, rows) for name, rows in each_model(answers, models=chosen)}
-    rows = [
-        {"first": one, "second": two, **row}
-        for one, two in itertools.combinations(chosen, 2)
-        for row in comparison_rows(by_model[one], by_model[two], facts, _intervals(settings), settings.measure)
+    pairs = [
+        ((by_model[first], by_model[second]), {"first": first, "second": second})
+        for first, second in itertools.combinations(chosen, 2)
     ]
-    return _with_verdicts(rows, {"first": pl.String, "second": pl.String, **SCHEMA}, settings.measure)
+    return _with_verdicts(pairs, schema("first second") | SCHEMA, facts, settings)
 
 
-def _with_verdicts(rows: list[Row], schema: Row, measure: Measure) -> pl.DataFrame:
-    table = corrected(pl.DataFrame(rows, schema=schema, infer_schema_length=None))
-    words = [_verdict(row, measure) for row in table.iter_rows(named=True)]
+def _with_verdicts(pairs: list[tuple[Pair, Row]], types: Row, facts: Facts, settings: CompareSettings) -> pl.DataFrame:
+    """Return the rows of all pairs of models, each with its names, with one correction and a verdict each."""
+    intervals = IntervalSettings(settings.resamples, settings.level, settings.seed, settings.interval)
+    rows = [
+        {**names, **row} for pair, names in pairs for row in comparison_rows(*pair, facts, intervals, settings.measure)
+    ]
+    table = corrected(pl.DataFrame(rows, schema=types, infer_schema_length=None))
+    words = [_verdict(row, settings.measure) for row in table.iter_rows(named=True)]
     return table.with_columns(verdict=pl.Series(words, dtype=pl.String))
 
 
@@ -100,18 +105,19 @@ def comparison_rows(
 ) -> list[Row]:
     """The rows of the comparison before correction: `original` first, then the edits both have, then their average."""
     check_choice("measure", measure, Measure)
-    pair = _aligned(first, second)
-    edits = [edit for edit in facts.sorted(set(first.edits) & set(second.edits)) if edit not in (ORIGINAL, SOURCE)]
-    rows = [_original_row(pair, settings)]
-    return rows + _edit_rows(pair, edits, facts, settings, measure) if edits else rows
-
-
-def _original_row(pair: Pair, settings: IntervalSettings) -> Row:
+    images = tuple(sorted(set(first.images) & set(second.images)))
+    if not images:
+        raise UserError(
+            f"{first.model} and {second.model} have no photographs in common "
+            f"({first.images[0]}, … against {second.images[0]}, …)",
+            allowed="predictions on the same benchmark",
+        )
+    pair = first.cut(images, first.edits), second.cut(images, second.edits)
     shares = [outcomes.of(ORIGINAL) for outcomes in pair]
     gap = shares[0] - shares[1]
-    start = estimates(gap[:, None], _answers(pair, [ORIGINAL]), pair[0].images, settings, unit=POINTS)
+    start = estimates(gap[:, None], _answers(pair, [ORIGINAL]), images, settings, unit=POINTS)
     accuracies = [float(np.nanmean(np.where(np.isnan(gap), np.nan, share))) for share in shares]
-    return {
+    row = {
         "edit": ORIGINAL,
         "n": int(start.sums.n[0]),
         "first_accuracy": accuracies[0],
@@ -120,6 +126,8 @@ def _original_row(pair: Pair, settings: IntervalSettings) -> Row:
         "p_value": sign_flip(gap, lattice_of(*(outcomes.runs_of(ORIGINAL) for outcomes in pair))),
         "white_box": False,
     }
+    edits = [edit for edit in facts.sorted(set(first.edits) & set(second.edits)) if edit not in (ORIGINAL, SOURCE)]
+    return [row, *(_edit_rows(pair, edits, facts, settings, measure) if edits else [])]
 
 
 def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSettings, measure: Measure) -> list[Row]:
@@ -145,7 +153,10 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
         chosen = averaged if edit == AVERAGE else [index]
         if not chosen or not drop.sums.n[index]:
             continue
-        means = [_column_mean(values[:, chosen], paired[:, chosen]) for values in (*shares, *drops)]
+        means = [
+            float(np.nanmean(np.where(paired, values, np.nan)[:, chosen], axis=0).mean())
+            for values in (*shares, *drops)
+        ]
         tested = [*(edits[at] for at in chosen), *(controls[at] for at in chosen if measure == "net")]
         has_net = bool(net.sums.n[index])
         white_box = edit != AVERAGE and any(facts.is_white_box(outcomes.model, edit) for outcomes in pair)
@@ -170,18 +181,6 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
     return rows
 
 
-def _aligned(first: Outcomes, second: Outcomes) -> Pair:
-    """Return both models' outcomes on the photographs they share."""
-    images = tuple(sorted(set(first.images) & set(second.images)))
-    if not images:
-        raise UserError(
-            f"{first.model} and {second.model} have no photographs in common "
-            f"({first.images[0]}, … against {second.images[0]}, …)",
-            allowed="predictions on the same benchmark",
-        )
-    return first.cut(images), second.cut(images)
-
-
 def _answers(pair: Pair, edits: list[str]) -> np.ndarray:
     return np.array([max(1, *(int(outcomes.runs_of(edit).max()) for outcomes in pair)) for edit in edits])
 
@@ -198,41 +197,25 @@ def _relative(drop: float, accuracy: float) -> float | None:
     return POINTS * drop / (accuracy + drop) if accuracy + drop > 1e-9 else None
 
 
-def _column_mean(values: np.ndarray, mask: np.ndarray) -> float:
-    return float(np.nanmean(np.where(mask, values, np.nan), axis=0).mean())
-
-
 def _verdict(row: Row, measure: Measure) -> str:
     if row["white_box"]:
         return "not compared: white-box"
     if row["p_holm"] is None and row["p_value"] is None:
         return "not measured: no control"
     of_accuracy = row["edit"] == ORIGINAL or measure == "accuracy"
+    unequal = not row["accuracy_low"] <= 0 <= row["accuracy_high"]
+    more_accurate = f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
     if row["p_holm"] is None or row["p_holm"] >= 0.05:
         # Equal drops from unequal heights: whoever reads "no difference" must not take the models for equal.
-        unequal = not of_accuracy and not row["accuracy_low"] <= 0 <= row["accuracy_high"]
-        return "no difference shown" if not unequal else f"no difference in drop shown, but {_more_accurate(row)}"
+        shown = unequal and not of_accuracy
+        return f"no difference in drop shown, but {more_accurate}" if shown else "no difference shown"
     if of_accuracy:
-        return _more_accurate(row)
+        return more_accurate
     better = "first" if row[f"{measure}_difference"] < 0 else "second"
-    # A model that is seldom right has little to lose, so its small drop must not look like robustness.
-    less = not row["accuracy_low"] <= 0 <= row["accuracy_high"] and not _more_accurate(row).startswith(better)
     net = " net of the control" if measure == "net" else ""
-    return f"{better} drops less{net}" + (f", but {_more_accurate(row)}" if less else "")
-
-
-def _more_accurate(row: Row) -> str:
-    return f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
-
-
-SCHEMA = schema(
-    "edit n first_accuracy second_accuracy accuracy_difference accuracy_low accuracy_high first_drop second_drop "
-    "drop_difference low high first_relative_drop second_relative_drop net_difference net_low net_high p_value "
-    "white_box"
-)
-
-
-Equivalence = Literal["unchanged", "equivalent", "worse", "better", "cannot tell"]
+    # A model that is seldom right has little to lose, so its small drop must not look like robustness.
+    less = unequal and not more_accurate.startswith(better)
+    return f"{better} drops less{net}" + (f", but {more_accurate}" if less else "")
 
 
 @one_line
@@ -274,44 +257,34 @@ def same_model(
         predictions, first, second, other=other, common=common, level=2 * level - 1, resamples=resamples, seed=seed
     )
     same = _same_classes(predictions, first, predictions if other is None else other, second)
-    rows = [_row(row, same, margin, level) for row in table.iter_rows(named=True)]
-    answer = _answer(rows)
-    made = pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
-    return SameModel(answer, _sentence(answer, rows, first, second, margin), made)
+    rows = [_same_row(row, same.get(row["edit"]), margin, level) for row in table.iter_rows(named=True)]
+    edits = [row for row in rows if row["edit"] != AVERAGE]
+    # Worse if one edit is worse, cannot tell if one cannot be decided, unchanged only if all are.
+    order: tuple[Equivalence, ...] = ("worse", "cannot tell", "better", "equivalent", "unchanged")
+    answer = next(verdict for verdict in order if any(row["verdict"] == verdict for row in edits))
+    types = schema("edit n first_accuracy second_accuracy same cost low high p_holm verdict more")
+    made = pl.DataFrame(rows, schema=types, infer_schema_length=None)
+    return SameModel(answer, _sentence(answer, edits, first, second, margin), made)
 
 
-def _row(row: Row, same: dict[str, float], margin: float, level: float) -> Row:
+def _same_row(row: Row, same: float | None, margin: float, level: float) -> Row:
     if row["edit"] == ORIGINAL:
         cost, low, high = (row[name] for name in ("accuracy_difference", "accuracy_low", "accuracy_high"))
     else:
         cost, low, high = -row["drop_difference"], -row["high"], -row["low"]
-    found = {name: row[name] for name in ("edit", "n", "first_accuracy", "second_accuracy", "p_holm")}
-    found |= {"same": same.get(row["edit"]), "cost": cost + 0.0, "low": low + 0.0, "high": high + 0.0, "more": None}
-    if found["same"] == 1:
-        verdict = "unchanged"
-    elif -margin < low and high < margin:
-        verdict = "equivalent"
-    elif row["p_holm"] is not None and row["p_holm"] < 0.05:
-        verdict = "worse" if cost > 0 else "better"
-    else:
-        verdict = "cannot tell"
-        needed = photographs_to_tell(abs(cost), low, high, row["n"], margin, 2 * level - 1)
-        found["more"] = None if needed is None else max(needed - row["n"], 1)
-    return found | {"verdict": verdict}
+    kept = {name: row[name] for name in ("edit", "n", "first_accuracy", "second_accuracy", "p_holm")}
+    kept |= {"same": same, "cost": cost + 0.0, "low": low + 0.0, "high": high + 0.0}
+    if same == 1:
+        return kept | {"verdict": "unchanged"}
+    if -margin < low and high < margin:
+        return kept | {"verdict": "equivalent"}
+    if row["p_holm"] is not None and row["p_holm"] < 0.05:
+        return kept | {"verdict": "worse" if cost > 0 else "better"}
+    needed = photographs_to_tell(abs(cost), low, high, row["n"], margin, 2 * level - 1)
+    return kept | {"verdict": "cannot tell", "more": None if needed is None else max(needed - row["n"], 1)}
 
 
-def _answer(rows: list[Row]) -> Equivalence:
-    """The answer over all edits: worse if one is worse; cannot tell if one cannot be decided."""
-    found = {row["verdict"] for row in rows if row["edit"] != AVERAGE}
-    if "worse" in found:
-        return "worse"
-    if "cannot tell" in found:
-        return "cannot tell"
-    return "better" if "better" in found else "unchanged" if found == {"unchanged"} else "equivalent"
-
-
-def _sentence(answer: Equivalence, rows: list[Row], first: str, second: str, margin: float) -> str:
-    edits = [row for row in rows if row["edit"] != AVERAGE]
+def _sentence(answer: Equivalence, edits: list[Row], first: str, second: str, margin: float) -> str:
     if answer == "unchanged":
         return f"No: {second} gives the same class as {first} on every picture, so it costs no robustness here."
     if answer == "equivalent":
@@ -352,12 +325,7 @@ def _same_classes(predictions: Predictions, first: str, other: Predictions, seco
         return {}
     [(_, left), *_] = each_model(predictions, ["model", *columns], models=[first])
     [(_, right), *_] = each_model(other, ["model", *columns], models=[second])
-    both = left.join(right, on=list(KEYS), suffix="_other").with_columns(
-        same=pl.col("predicted") == pl.col("predicted_other")
-    )
-    found = dict(both.group_by("edit").agg(pl.col("same").mean()).iter_rows())
-    edited = both.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]))
-    return found | ({AVERAGE: float(edited["same"].mean())} if edited.height else {})  # type: ignore[arg-type]
-
-
-_SCHEMA = schema("edit n first_accuracy second_accuracy same cost low high p_holm verdict more")
+    both = left.join(right, on=list(KEYS), suffix="_other")
+    both = both.select("edit", same=pl.col("predicted") == pl.col("predicted_other"))
+    edited = both.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE])).with_columns(edit=pl.lit(AVERAGE))
+    return dict(pl.concat([both, edited]).group_by("edit").agg(pl.col("same").mean()).iter_rows())

@@ -53,9 +53,11 @@ from .limits import (
     with_advice,
     withheld,
 )
-from .outcomes import TOO_FEW_TO_PASS, Outcomes, read_model, read_pair, weight_of_one
+from .outcomes import TOO_FEW_TO_PASS, each_outcomes, read_pair, weight_of_one
 
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
+SAME_WEIGHTS = "the same weights give the same predictions"
+_ACCURACY_LOST = ("accuracy_difference", "accuracy_high", "accuracy_low")
 
 
 @one_line
@@ -94,18 +96,9 @@ def check(predictions: Predictions, settings: GateSettings) -> GateResult:
 
     Predictions from another benchmark than the baseline's are refused; common: compare the pictures that both have.
     """
-    rules = read_rules(
-        settings.config,
-        max_drop=dict(settings.max_drop or {}),
-        min_accuracy=dict(settings.min_accuracy or {}),
-        min_threshold=dict(settings.min_threshold or {}),
-        baseline=settings.baseline,
-        margin=settings.margin,
-        measure=settings.measure,
-        level=settings.level,
-        models=tuple(settings.models),
-    )
-    return run_checks(predictions, rules, common=settings.common, resamples=settings.resamples, seed=settings.seed)
+    given = dict(vars(settings))
+    how = {name: given.pop(name) for name in ("common", "resamples", "seed")}
+    return run_checks(predictions, read_rules(**given), **how)
 
 
 def run_checks(
@@ -146,19 +139,26 @@ def run_checks(
         for model in chosen:
             rows += threshold_rows(model, table.filter(model=model), rules, known, facts)
     if rules.min_threshold:
-        for model in chosen:
-            rows += sweep_rows(read_model(judged, model), rules, facts, settings)
+        for found in each_outcomes(judged, chosen):
+            rows += sweep_rows(found, rules, facts, settings)
     rows = [withheld(row, suspicion_in(facts.cards.get(row["model"], {}))) for row in rows]
     if rules.baseline is not None:
         pairs = _pairs(chosen, model_names(rules.baseline), bool(rules.models))
         old_cards = read_cards(rules.baseline)
         for model, other in pairs:
-            overlap = _overlap(predictions, model, rules.baseline, other) if common else None
-            overlaps += [overlap] if overlap else []
-            found = baseline_rows(predictions, model, other, rules, facts, old_cards.get(other, {}), settings, overlap)
-            suspected = suspicion_in(facts.cards.get(model, {})), suspicion_in(old_cards.get(other, {}))
+            old_card, overlap = old_cards.get(other, {}), None
+            if common:
+                here, there = (
+                    name if is_frame(stored) else f"{name} in {stored}"
+                    for name, stored in ((model, predictions), (other, rules.baseline))
+                )
+                there = there if there != here else f"{there}, the baseline"
+                overlap = overlap_of([(here, predictions, model), (there, rules.baseline, other)])
+                overlaps.append(overlap)
+            suspected = suspicion_in(facts.cards.get(model, {})), suspicion_in(old_card)
             reason = suspected[0] or (f"the baseline cannot be compared with: {suspected[1]}" if suspected[1] else None)
-            rows += [withheld(row, reason) for row in found]
+            compared = _baseline_rows(predictions, model, other, rules, facts, old_card, settings, overlap)
+            rows += [withheld(row, reason) for row in compared]
         alone = [name for name in chosen if name not in dict(pairs)]
         rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
     checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
@@ -172,15 +172,6 @@ def verdict(checks: pl.DataFrame) -> Verdict:
     """
     verdicts = set(checks["verdict"]) or {NOT_MEASURED}
     return next((worst for worst in (FAIL, NOT_MEASURED, CANNOT_TELL) if worst in verdicts), PASS)
-
-
-def _overlap(predictions: Predictions, model: str, baseline: Predictions, other: str) -> Overlap:
-    here, there = (
-        name if is_frame(stored) else f"{name} in {stored}"
-        for name, stored in ((model, predictions), (other, baseline))
-    )
-    there = there if there != here else f"{there}, the baseline"
-    return overlap_of([(here, predictions, model), (there, baseline, other)])
 
 
 def _pairs(models: list[str], baseline: list[str], chosen: bool) -> list[tuple[str, str]]:
@@ -197,10 +188,7 @@ def _pairs(models: list[str], baseline: list[str], chosen: bool) -> list[tuple[s
     return pairs
 
 
-SAME_WEIGHTS = "the same weights give the same predictions"
-
-
-def baseline_rows(
+def _baseline_rows(
     predictions: Predictions,
     model: str,
     other: str,
@@ -219,8 +207,9 @@ def baseline_rows(
     card = facts.cards.get(model, {})
     partial = overlap is not None and not overlap.complete
     # The same network with the same answers needs no test. Where pictures fell away, the rest decides by its interval.
-    known = card.get("weights_sha256") is not None and _network(card) == _network(old_card)
-    unchanged = known and not partial and _same(candidate, baseline)
+    same_network = card.get("weights_sha256") is not None and _network(card) == _network(old_card)
+    same_pictures = (candidate.images, candidate.edits) == (baseline.images, baseline.edits) and not partial
+    unchanged = same_network and same_pictures and np.array_equal(candidate.share, baseline.share, equal_nan=True)
     of_drop = rules.measure == "drop"
     measure = "drop gained" if of_drop else "accuracy lost"
     compared = comparison_rows(candidate, baseline, facts, settings, "drop" if of_drop else "accuracy")
@@ -231,10 +220,8 @@ def baseline_rows(
     for row in compared:
         if of_drop and row["edit"] == ORIGINAL:
             continue
-        if of_drop:
-            ends = [row[name] for name in ("drop_difference", "low", "high")]
-        else:
-            ends = [-row[name] for name in ("accuracy_difference", "accuracy_high", "accuracy_low")]
+        names = ("drop_difference", "low", "high") if of_drop else _ACCURACY_LOST
+        ends = [row[name] if of_drop else -row[name] for name in names]
         checked = check_row({**row, "model": model}, measure, ends, rules.margin, verdict=PASS if unchanged else None)
         if unchanged:
             checked["reason"] = SAME_WEIGHTS
@@ -255,37 +242,26 @@ def _network(card: Mapping[str, Any]) -> tuple[Any, ...]:
     return card.get("weights_sha256"), origin.get("code_sha256"), function, wrappers, card.get("transform")
 
 
-def _same(one: Outcomes, two: Outcomes) -> bool:
-    """Return whether two models have the same answers to the same pictures."""
-    return (one.images, one.edits) == (two.images, two.edits) and np.array_equal(one.share, two.share, equal_nan=True)
-
-
-def junit_xml(checks: pl.DataFrame, remarks: tuple[str, ...] = (), name: str = "unswayed check") -> bytes:
+def junit_xml(checks: pl.DataFrame, remarks: tuple[str, ...] = ()) -> bytes:
     """Return the checks as JUnit XML, one test case each; an undecided or unmeasured check is `skipped`.
 
     remarks: about all checks, as properties of the suite. The reason of every check is its output.
     """
-    found = checks["verdict"].to_list()
-    suite = ElementTree.Element(
-        "testsuite",
-        name=name,
-        tests=str(len(found)),
-        failures=str(found.count(FAIL)),
-        errors="0",
-        skipped=str(found.count(CANNOT_TELL) + found.count(NOT_MEASURED)),
-    )
+    verdicts = checks["verdict"].to_list()
+    skipped = verdicts.count(CANNOT_TELL) + verdicts.count(NOT_MEASURED)
+    counts = {"tests": len(verdicts), "failures": verdicts.count(FAIL), "errors": 0, "skipped": skipped}
+    attributes = {"name": "unswayed check", **{name: str(count) for name, count in counts.items()}}
+    suite = ElementTree.Element("testsuite", attributes)
     if remarks:
         properties = ElementTree.SubElement(suite, "properties")
         for remark in remarks:
             ElementTree.SubElement(properties, "property", name="remark", value=_printable(remark))
-    kinds = {FAIL: "failure", CANNOT_TELL: "skipped", NOT_MEASURED: "skipped"}
     for row in checks.iter_rows(named=True):
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=_printable(row["model"]), name=_printable(f"{row['edit']}: {row['measure']}")
-        )
-        if row["verdict"] in kinds:
+        names = {"classname": _printable(row["model"]), "name": _printable(f"{row['edit']}: {row['measure']}")}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        if row["verdict"] != PASS:
             message = _printable(f"{row['verdict']}: {row['reason']}")
-            ElementTree.SubElement(case, kinds[row["verdict"]], message=message)
+            ElementTree.SubElement(case, "failure" if row["verdict"] == FAIL else "skipped", message=message)
         ElementTree.SubElement(case, "system-out").text = _printable(row["reason"])
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"

@@ -30,9 +30,10 @@ from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet
 
 from .. import Row
-from ..statistics.paired import IntervalSettings, Sums, bootstrap_means, intervals, mcnemar, shrink, sign_flip
+from ..statistics.paired import IntervalSettings, Sums, bootstrap_means, estimates_of, mcnemar, shrink, sign_flip
 from .outcomes import POINTS, Outcomes, each_outcomes, finish, lattice_of, model_rows, need_original, outcomes
 
+EVERY = "all models"
 _VALUE = "_value"
 _PIECES, _FEW = 4, 12
 
@@ -62,11 +63,10 @@ def dropped_accuracy_by(
             entries = entries.filter(pl.col("edit").is_in(chosen))
         rows += _rows(found, entries, by, facts, settings)
     table = finish(rows, {by: pl.String, "shrunk_drop": pl.Float64})
-    position = {edit: index for index, edit in enumerate([*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE])}
-    return (
-        table.with_columns(_place=pl.col("edit").replace_strict(position, return_dtype=pl.Int64))
-        .sort("model", "_place", "shrunk_drop", by, descending=[False, False, True, False], nulls_last=True)
-        .drop("_place")
+    order = [*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE]
+    descending = [False, False, True, False]
+    return table.sort(
+        "model", pl.col("edit").cast(pl.Enum(order)), "shrunk_drop", by, descending=descending, nulls_last=True
     )
 
 
@@ -87,7 +87,7 @@ def superclass_of(facts: Facts) -> tuple[str, ...] | None:
 def _valued(
     predictions: Predictions, by: str, models: Sequence[str] | None, facts: Facts
 ) -> list[tuple[str, pl.DataFrame]]:
-    """Yield each model's rows with the value that they are split by, as text."""
+    """Return each model's rows with the value that they are split by, as text."""
     if by in ("class", "superclass"):
         names = class_names(by, facts)
         return [
@@ -97,16 +97,15 @@ def _valued(
     own = [name for name in columns_of(predictions) if name != WHITE_BOX]
     if by in own and by not in COLUMNS:
         found = list(each_model(predictions, (*COLUMNS, by), models))
-        text = _as_text(pl.concat([rows[by] for _, rows in found]))
-        return [(name, rows.with_columns(text(rows[by]).alias(_VALUE))) for name, rows in found]
-    manifest = facts.manifest
-    if manifest is None or by not in manifest.columns or by in (*COLUMNS, "sample_id"):
-        hidden = (*COLUMNS, "sample_id")
+        as_text = _as_text(pl.concat([rows[by] for _, rows in found]))
+        return [(name, rows.with_columns(as_text(rows[by]).alias(_VALUE))) for name, rows in found]
+    manifest, hidden = facts.manifest, (*COLUMNS, "sample_id")
+    if manifest is None or by not in manifest.columns or by in hidden:
         there = [name for name in [*own, *(manifest.columns if manifest is not None else [])] if name not in hidden]
         moved = "the same command with --benchmark BENCH, where the benchmark is now" if manifest is None else None
         raise unknown("column to split by", by, ["class", "superclass", *dict.fromkeys(there)], run=moved)
-    values = manifest.select("source_id", "edit", "run", _as_text(manifest[by])(manifest[by]).alias(_VALUE))
     keys = ["source_id", "edit", "run"]
+    values = manifest.select(*keys, _as_text(manifest[by])(manifest[by]).alias(_VALUE))
     return [
         (name, rows.with_columns(pl.col("run").cast(values.schema["run"])).join(values, on=keys, how="left"))
         for name, rows in each_model(predictions, COLUMNS, models)
@@ -163,37 +162,36 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
 
 
 def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: IntervalSettings) -> list[Row]:
-    drops = _estimates(found, entries, "drop", settings)
     nets = _estimates(found, entries.drop_nulls("net"), "net", settings)
     nets = nets.select("edit", _VALUE, net_n="n", net_drop="mean", net_low="low", net_high="high")
-    drops = drops.with_columns(
-        pl.struct("mean", "n", "squares")
-        .map_batches(lambda group: _shrunk(group.struct.unnest()), return_dtype=pl.Float64)
-        .over("edit")
-        .alias("shrunk_drop")
-    ).join(nets, on=["edit", _VALUE], how="left")
+    drops = _estimates(found, entries, "drop", settings).join(nets, on=["edit", _VALUE], how="left")
     pieces = entries.partition_by("edit", _VALUE, as_dict=True)
     rows = []
-    for row in drops.iter_rows(named=True):
-        edit, value = row["edit"], row[_VALUE]
-        piece = pieces[edit, value]
-        average = edit == AVERAGE
-        rows.append(
-            {
-                **{name: row[name] for name in ("edit", "n", "low", "high", "shrunk_drop", "interval")},
-                **{name: row[name] for name in ("net_n", "net_drop", "net_low", "net_high")},
+    for part in drops.partition_by("edit"):
+        means, n, squares = (part[name].to_numpy() for name in ("mean", "n", "squares"))
+        part = part.with_columns(shrunk_drop=shrink(means / POINTS, n, squares) * POINTS)
+        for row in part.iter_rows(named=True):
+            edit, value = row["edit"], row[_VALUE]
+            piece = pieces[edit, value]
+            row |= {
                 "model": found.model,
                 by: value,
-                "kind": AVERAGE if average else "control" if facts.is_control(edit) else "edit",
-                "runs": None if average else int(piece["runs"].to_numpy().max()),
+                "kind": "control" if facts.is_control(edit) else "edit",
                 "accuracy": piece["share"].mean(),
                 "original_accuracy": piece["base"].mean(),
                 "drop": row["mean"],
-                "p_value": None if average else _p_value(row, piece),
                 "control": piece["control"][0] if row["net_n"] else None,
                 "white_box": facts.is_white_box(found.model, edit),
             }
-        )
+            if edit == AVERAGE:
+                rows.append(row | {"kind": AVERAGE})
+                continue
+            runs, base_runs = piece["runs"].to_numpy(), piece["base_runs"].to_numpy()
+            if runs.max() == base_runs.max() == 1:
+                p_value = float(mcnemar(round(row["losses"]), round(row["gains"])))
+            else:
+                p_value = sign_flip(piece["drop"].to_numpy(), lattice_of(runs, base_runs))
+            rows.append(row | {"runs": int(runs.max()), "p_value": p_value})
     return rows
 
 
@@ -211,34 +209,16 @@ def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: In
     sums = Sums(*(table[name].to_numpy() for name in ("n", "losses", "gains", "squares", "flips", "answers")))
 
     def resampled(at: np.ndarray) -> np.ndarray:
-        weights = settings.weights(found.images)
-        draws = []
-        for index in at:
-            edit, name = table.row(int(index))[:2]
-            chosen = entries.filter((pl.col("edit") == edit) & (pl.col(_VALUE) == name))
-            places = np.searchsorted(found.images, chosen["source_id"].to_list())
-            draws.append(bootstrap_means(weights[:, places], chosen[column].to_numpy()[:, None])[:, 0])
-        return np.stack(draws, axis=1)
+        weights, draws = settings.weights(found.images), []
+        pieces = entries.partition_by("edit", _VALUE, maintain_order=True)
+        for piece in (pieces[index] for index in at):
+            images = np.searchsorted(found.images, piece["source_id"].to_list())
+            draws.append(bootstrap_means(weights[:, images], piece[column].to_numpy()[:, None]))
+        return np.concatenate(draws, axis=1)
 
-    low, high, method = intervals(sums, settings, resampled)
-    return table.with_columns(
-        pl.Series("mean", sums.mean * POINTS),
-        pl.Series("low", low * POINTS),
-        pl.Series("high", high * POINTS),
-        pl.Series("interval", method, dtype=pl.String),
-    )
-
-
-def _shrunk(group: pl.DataFrame) -> pl.Series:
-    means = group["mean"].to_numpy() / POINTS
-    return pl.Series(shrink(means, group["n"].to_numpy(), group["squares"].to_numpy()) * POINTS)
-
-
-def _p_value(sums: Row, piece: pl.DataFrame) -> float:
-    if piece["runs"].max() == 1 and piece["base_runs"].max() == 1:
-        return float(mcnemar(round(sums["losses"]), round(sums["gains"])))
-    lattice = lattice_of(piece["runs"].to_numpy(), piece["base_runs"].to_numpy())
-    return sign_flip(piece["drop"].to_numpy(), lattice)
+    means = estimates_of(sums, settings, resampled, POINTS)
+    interval = pl.Series(means.method, dtype=pl.String)
+    return table.with_columns(mean=means.mean, low=means.low, high=means.high, interval=interval)
 
 
 def class_names(by: str, facts: Facts) -> Callable[[int], str]:
@@ -260,20 +240,15 @@ def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
         return lambda column: column.cast(pl.String)
     known = values.drop_nulls().drop_nans() if values.dtype.is_float() else values.drop_nulls()
     cuts = np.unique(np.quantile(known.to_numpy(), np.linspace(0, 1, _PIECES + 1), method="nearest")).tolist()
-    labels = [f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(cuts)]
+    labels = pl.Series([f"{low:.4g} to {high:.4g}" for low, high in itertools.pairwise(cuts)])
     inner = np.array(cuts[1:-1], dtype=float)
 
-    def text(column: pl.Series) -> pl.Series:
+    def quarters(column: pl.Series) -> pl.Series:
         numbers = column.cast(pl.Float64).fill_nan(None)
-        places = np.searchsorted(inner, numbers.fill_null(0).to_numpy(), side="left")
-        return pl.Series(
-            [labels[piece] if there else None for piece, there in zip(places, numbers.is_not_null(), strict=True)]
-        )
+        codes = pl.Series(np.searchsorted(inner, numbers.fill_null(0).to_numpy(), side="left"))
+        return labels.gather(codes.set(numbers.is_null(), None))
 
-    return text
-
-
-EVERY = "all models"
+    return quarters
 
 
 def dropped_accuracy_of_groups(
@@ -293,7 +268,10 @@ def dropped_accuracy_of_groups(
     group, and a picture that one of the group's models has not classified is left out of that group.
     """
     facts = read_facts(predictions) if facts is None else facts
-    table = _read(groups)
+    table: dict[str, list[str]] = {}
+    for row in read_model_groups(groups).iter_rows(named=True) if groups is not None else ():
+        model = row.pop("model")
+        table[model] = [f"{name}: {group}" for name, group in row.items() if group]
     sums: dict[str, Outcomes] = {}
     members: Counter[str] = Counter()
     known = []
@@ -334,17 +312,6 @@ def _added(total: Outcomes | None, found: Outcomes) -> Outcomes:
     assert total.parts is not None
     runs = np.where((found.runs > 0) & (total.runs > 0), total.runs + found.runs, 0)
     return replace(total, share=total.share + found.share, runs=runs, parts=np.lcm(total.parts, found.runs))
-
-
-def _read(groups: str | Path | None) -> dict[str, list[str]]:
-    """Return model -> the groups it belongs to, as `column: value`."""
-    if groups is None:
-        return {}
-    table = read_model_groups(groups)
-    columns = [name for name in table.columns if name != "model"]
-    return {
-        row["model"]: [f"{name}: {row[name]}" for name in columns if row[name]] for row in table.iter_rows(named=True)
-    }
 
 
 def read_model_csv(path: str | Path) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from ..settings import parse_threshold
 from ..statistics.paired import IntervalSettings
 from ..statistics.power import photographs_to_tell
 from .curves import threshold_bounds
-from .outcomes import Outcomes
+from .outcomes import Outcomes, need_original
 from .sweeps import find_sweeps, levels_found
 
 MEASURES = ("accuracy", "drop")
@@ -86,20 +86,20 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
         content = read_toml(path, "config")
         _only(content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name)
         _only(content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}")
-    baseline, written = content.get("baseline", {}), content.get("min-threshold", {})
+    written = content.get("min-threshold", {})
     values: dict[str, Any] = {
         "max_drop": _numbers(content.get("max-drop", {})),
         "min_accuracy": _numbers(content.get("min-accuracy", {})),
         "min_threshold": {name: parse_threshold(f"{name}={value}") for name, value in written.items()},
-        "baseline": baseline.get("path"),
-        **{name: baseline[name] for name in ("margin", "measure") if name in baseline},
-        **({"level": content["level"]} if "level" in content else {}),
-        **({"models": tuple(content["models"])} if "models" in content else {}),
     }
+    values |= {name.replace("path", "baseline"): value for name, value in content.get("baseline", {}).items()}
+    values |= {name: content[name] for name in ("level", "models") if name in content}
     for name, value in given.items():
-        if not (value is None or (isinstance(value, tuple | dict) and not value)):
-            values[name] = {**values[name], **value} if isinstance(value, dict) else value
-    return Rules(**values)
+        if isinstance(value, Mapping):
+            values[name] |= value
+        elif not (value is None or (isinstance(value, Sequence) and not value)):
+            values[name] = value
+    return Rules(**values | {"models": tuple(values.get("models", ()))})
 
 
 def _numbers(table: Any) -> dict[str, float]:
@@ -143,23 +143,24 @@ def threshold_rows(model: str, table: pl.DataFrame, rules: Rules, known: set[str
     chance = chance_in(facts.cards.get(model, {}))
     rows = []
     for measure, limits, column in (("drop", rules.max_drop, "drop"), ("accuracy", rules.min_accuracy, "accuracy_low")):
-        measured = [edit for edit, row in by_edit.items() if row[column] is not None]
-        for edit, limit in _expanded(limits, measured, known):
+        measured = {edit: row for edit, row in by_edit.items() if row[column] is not None}
+        for edit, limit in _expanded(limits, list(measured), known):
             if edit not in measured:
                 rows.append(not_measured(model, edit, measure, limit, "these predictions do not contain it"))
-            elif measure == "drop":
-                row = by_edit[edit]
+                continue
+            row = measured[edit]
+            if measure == "drop":
                 checked = check_row(row, measure, (row["drop"], row["low"], row["high"]), limit)
                 rows.append(withheld(checked, out_of_reach(row["original_accuracy"], chance, limit)))
             else:
-                row = by_edit[edit]
-                ends = (100 * row["accuracy"], 100 * row["accuracy_low"], 100 * row["accuracy_high"])
+                ends = [100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
                 rows.append(check_row(row, measure, ends, limit, "at least"))
     return rows
 
 
 def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[Row]:
     """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
+    need_original(found)
     there = {f"{sweep.attribute} {sweep.side}".rstrip(): sweep for sweep in find_sweeps(list(found.edits), facts)}
     rows = []
     for attribute, (wanted, percent) in rules.min_threshold.items():
@@ -260,18 +261,16 @@ def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]
 
     edits: the measured ones; known: edits of the benchmark that a limit may name although they were not measured.
     """
-    found: dict[str, float] = {}
+    expanded: dict[str, float] = {}
+    everything = [*edits, *sorted(known - set(edits))]
     for pattern, limit in limits.items():
-        everything = [*edits, *sorted(known - set(edits))]
         matching = fnmatch.filter(everything, pattern) if set(pattern) & set("*?[") else []
-        for edit in matching:
-            if edit not in limits:
-                found[edit] = limit
+        expanded |= {edit: limit for edit in matching if edit not in limits}
         if not matching:
-            if pattern not in edits and pattern not in known:
+            if pattern not in everything:
                 raise unknown("edit", pattern, edits)
-            found[pattern] = limit
-    return list(found.items())
+            expanded[pattern] = limit
+    return list(expanded.items())
 
 
 SCHEMA = schema("model edit measure n value low high threshold verdict more reason")

@@ -26,6 +26,14 @@ from unswayed.evaluation.predictions import (
 from .. import Row, schema
 from ..statistics.paired import Estimates, IntervalSettings, estimates, holm, mcnemar, sign_flip, wilson_interval
 
+TOO_FEW_TO_PASS = 5  # photographs below which a pass says next to nothing
+TOO_FEW_TO_RANK = 50  # below, one of them changes an accuracy by more than two points, so models cannot be ranked
+POINTS = 100.0
+SCHEMA = schema(
+    "model edit kind n runs accuracy accuracy_low accuracy_high original_accuracy drop low high relative_drop interval "
+    "p_value p_holm control net_n net_drop net_low net_high net_p_value net_p_holm white_box edits"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
@@ -51,14 +59,12 @@ class Outcomes:
         """Return (images, edits) the shares of these edits."""
         return np.stack([self.of(edit) for edit in edits], axis=1)
 
-    def cut(self, images: tuple[str, ...], edits: tuple[str, ...] | None = None) -> Outcomes:
-        """Return the outcomes on these photographs, and for these edits alone."""
-        rows = np.searchsorted(np.array(self.images), np.array(images))
-        columns = slice(None) if edits is None else [self.edits.index(edit) for edit in edits]
-        matrices = (
-            None if matrix is None else matrix[rows][:, columns] for matrix in (self.share, self.runs, self.parts)
-        )
-        return Outcomes(self.model, images, self.edits if edits is None else edits, *matrices)  # type: ignore[arg-type]
+    def cut(self, images: tuple[str, ...], edits: tuple[str, ...]) -> Outcomes:
+        """Return the outcomes on these photographs, for these edits."""
+        columns = np.array([self.edits.index(edit) for edit in edits])
+        cells = np.ix_(np.searchsorted(self.images, images), columns)
+        parts = None if self.parts is None else self.parts[cells]
+        return Outcomes(self.model, images, edits, self.share[cells], self.runs[cells], parts)
 
     def runs_of(self, edit: str) -> np.ndarray:
         return self.runs[:, self.edits.index(edit)] if edit in self.edits else np.zeros(len(self.images), dtype=int)
@@ -82,87 +88,58 @@ def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = No
     images: ids to use if they cover the rows (so that models share one list), else the rows' own. Refused: the same
     picture twice, and rows without a prediction.
     """
-    _refuse_gaps(model, rows)
+    unlabeled = rows.filter(pl.col("correct").is_null())
+    if unlabeled.height:
+        raise UserError(
+            f"{unlabeled.height} pictures of {model} have no label, such as those of {unlabeled['source_id'][0]}, so "
+            "their predictions are neither right nor wrong",
+            allowed="photographs with labels: class folders, or a labels.csv with a label in every row",
+            run="unswayed build … -o ANOTHER, after labeling or removing these photographs",
+        )
+    for column in ("source_id", "edit"):
+        if missing := rows[column].null_count():
+            raise UserError(
+                f"{missing} rows of {model} have no {column}", allowed="complete rows", run="unswayed evaluate … again"
+            )
     edits = tuple(sorted(rows["edit"].unique().to_list()))
-    codes = None
-    if images is not None:
-        codes = rows["source_id"].cast(pl.Enum(images), strict=False).to_physical()
-    if codes is None or codes.null_count():
+    if images is None or not rows["source_id"].is_in(images).all():
         images = tuple(sorted(rows["source_id"].unique().to_list()))
-        codes = rows["source_id"].cast(pl.Enum(images)).to_physical()
-    assert images is not None
-    edit_codes = rows["edit"].cast(pl.Enum(edits)).to_physical()
-    cells = codes.to_numpy().astype(np.int64) * len(edits) + edit_codes.to_numpy()
-    size = len(images) * len(edits)
-    runs = np.bincount(cells, minlength=size)
+    codes = rows["source_id"].cast(pl.Enum(images)).to_physical().to_numpy().astype(np.int64)
+    cells = codes * len(edits) + rows["edit"].cast(pl.Enum(edits)).to_physical().to_numpy()
+    shape = (len(images), len(edits))
+    runs = np.bincount(cells, minlength=len(images) * len(edits)).reshape(shape)
     if runs.max() > 1:
         _refuse_duplicates(model, rows, cells)
-    right = np.bincount(cells, weights=rows["correct"].to_numpy(), minlength=size)
-    share = np.divide(right, runs, out=np.full(size, np.nan), where=runs > 0)
-    shape = (len(images), len(edits))
-    return Outcomes(model, images, edits, share.reshape(shape), runs.reshape(shape))
-
-
-def read_model(predictions: Predictions, model: str) -> Outcomes:
-    """Return one model's outcomes; the error for an unknown name suggests the most similar one."""
-    return with_original(model, _rows(predictions, model))
+    right = np.bincount(cells, weights=rows["correct"].to_numpy(), minlength=runs.size).reshape(shape)
+    share = np.divide(right, runs, out=np.full(shape, np.nan), where=runs > 0)
+    return Outcomes(model, images, edits, share, runs)
 
 
 def read_pair(
     predictions: Predictions, first: str, other: Predictions, second: str, common: bool = False
 ) -> tuple[Outcomes, Outcomes]:
     """Return two models' outcomes; different benchmarks are refused unless only common pictures are used."""
-    pair = [_rows(predictions, first), _rows(other, second)]
+    sides, pair = ((predictions, first), (other, second)), []
+    for stored, model in sides:
+        columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(stored) else [])]
+        pair += [rows for _, rows in each_model(stored, columns, models=[model])]
     if common:
         pair = shared_pictures(pair)
     else:
-        names = (
-            first if is_frame(predictions) else f"{first} in {predictions}",
-            second if is_frame(other) else f"{second} in {other}",
-        )
+        here, there = (model if is_frame(stored) else f"{model} in {stored}" for stored, model in sides)
         if not is_frame(predictions) and not is_frame(other):
             cards = read_cards(predictions).get(first), read_cards(other).get(second)
-            require_same_benchmark(*cards, names, len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
-        _refuse_other_pictures(pair[0], pair[1], names)
+            require_same_benchmark(*cards, (here, there), len(set(pair[0]["source_id"]) & set(pair[1]["source_id"])))
+        if all(PICTURE in rows.columns for rows in pair):
+            both = pair[0].join(pair[1], on=list(KEYS), suffix="_other")
+            differing = both.filter(pl.col(PICTURE) != pl.col(f"{PICTURE}_other"))
+            for row in differing.head(1).iter_rows(named=True):
+                raise UserError(
+                    f"{here} and {there} were shown different pictures: {differing.height} differ, first "
+                    f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
+                    allowed="predictions on the same benchmark; --common compares only the pictures that both have",
+                )
     return with_original(first, pair[0]), with_original(second, pair[1])
-
-
-def _rows(predictions: Predictions, model: str) -> pl.DataFrame:
-    columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
-    (_, rows), *_ = each_model(predictions, columns, models=[model])
-    return rows
-
-
-def _refuse_other_pictures(first: pl.DataFrame, second: pl.DataFrame, names: tuple[str, str]) -> None:
-    """Refuse two models that were shown different files under the same names."""
-    if PICTURE not in first.columns or PICTURE not in second.columns:
-        return
-    other = first.join(second, on=list(KEYS), suffix="_other").filter(pl.col(PICTURE) != pl.col(f"{PICTURE}_other"))
-    if other.height:
-        row = other.row(0, named=True)
-        raise UserError(
-            f"{names[0]} and {names[1]} were shown different pictures: {other.height} differ, first "
-            f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
-            allowed="predictions on the same benchmark; --common compares only the pictures that both have",
-        )
-
-
-def _refuse_gaps(model: str, rows: pl.DataFrame) -> None:
-    unlabeled = rows.filter(pl.col("correct").is_null())
-    if unlabeled.height:
-        first = unlabeled["source_id"][0]
-        raise UserError(
-            f"{unlabeled.height} pictures of {model} have no label, such as those of {first}, so their predictions are "
-            "neither right nor wrong",
-            allowed="photographs with labels: class folders, or a labels.csv with a label in every row",
-            run="unswayed build … -o ANOTHER, after labeling or removing these photographs",
-        )
-    for column in ("source_id", "edit"):
-        missing = rows[column].null_count()
-        if missing:
-            raise UserError(
-                f"{missing} rows of {model} have no {column}", allowed="complete rows", run="unswayed evaluate … again"
-            )
 
 
 def _refuse_duplicates(model: str, rows: pl.DataFrame, cells: np.ndarray) -> None:
@@ -178,35 +155,20 @@ def _refuse_duplicates(model: str, rows: pl.DataFrame, cells: np.ndarray) -> Non
         )
 
 
-TOO_FEW_TO_PASS = 5  # photographs below which a pass says next to nothing
-TOO_FEW_TO_RANK = 50  # below, one of them changes an accuracy by more than two points, so models cannot be ranked
-
-
 def weight_of_one(n: int) -> str:
     """Return how much one of n photographs counts.
 
     >>> weight_of_one(4)
     'one photograph counts for 25.0 points'
     """
-    return (
-        f"one photograph counts for {100 / n:.1f} points" if n > 1 else "nothing can be concluded from one photograph"
-    )
-
-
-POINTS = 100.0
-
-SCHEMA = schema(
-    "model edit kind n runs accuracy accuracy_low accuracy_high original_accuracy drop low high relative_drop interval "
-    "p_value p_holm control net_n net_drop net_low net_high net_p_value net_p_holm white_box edits"
-)
+    share = f"one photograph counts for {100 / n:.1f} points" if n > 1 else ""
+    return share or "nothing can be concluded from one photograph"
 
 
 def finish(rows: list[Row], extra: Row | None = None) -> pl.DataFrame:
     """Return the rows as one frame with corrected p-values; `extra`: types of further columns, put after `edit`."""
-    names = list(SCHEMA)
-    order = [*names[:2], *(extra or {}), *names[2:]]
-    types = {**SCHEMA, **(extra or {})}
-    frame = pl.DataFrame(rows, schema={name: types[name] for name in order}, infer_schema_length=None)
+    types = schema("model edit") | (extra or {}) | SCHEMA
+    frame = pl.DataFrame(rows, schema=types, infer_schema_length=None)
     # In percent of the accuracy on the originals: a model that has lost its accuracy there must not look robust.
     start = pl.col("original_accuracy")
     relative = pl.when((start > 1e-9) & pl.col("drop").is_not_null()).then(pl.col("drop") / start)
@@ -230,7 +192,13 @@ def model_rows(
     edited = [edit for edit in facts.sorted(found.edits) if edit not in (ORIGINAL, SOURCE)]
     if edits is not None:
         edits = chosen_edits(edits, [SOURCE, ORIGINAL, *edited, AVERAGE])
-    rows = [photograph_row(found, edit, settings.level) for edit in (SOURCE, ORIGINAL) if edit in found.edits]
+    rows: list[Row] = []
+    for edit in (SOURCE, ORIGINAL):
+        if edit in found.edits:
+            runs = found.runs_of(edit)
+            row = {"model": found.model, "edit": edit, "kind": edit, "n": int((runs > 0).sum()), "white_box": False}
+            row |= {"runs": int(runs.max()), **accuracy_entries(found.of(edit), int(runs.max()), settings.level)}
+            rows.append(row | ({"original_accuracy": row["accuracy"]} if edit == ORIGINAL else {}))
     if edited:
         rows += _edit_rows(found, base, edited, facts, settings)
     return [row for row in rows if edits is None or row["edit"] in edits]
@@ -254,23 +222,7 @@ def need_original(found: Outcomes) -> np.ndarray:
     return found.of(ORIGINAL)
 
 
-def photograph_row(found: Outcomes, edit: str, level: float = 0.95) -> Row:
-    """Return the row of `original` or `source`: an accuracy, no drop."""
-    share, runs = found.of(edit), found.runs_of(edit)
-    accuracy = accuracy_entries(share, int(runs.max()), level)
-    return {
-        "model": found.model,
-        "edit": edit,
-        "kind": edit,
-        "n": int((runs > 0).sum()),
-        "runs": int(runs.max()),
-        **accuracy,
-        "original_accuracy": accuracy["accuracy"] if edit == ORIGINAL else None,
-        "white_box": False,
-    }
-
-
-def accuracy_entries(share: np.ndarray, runs: int, level: float = 0.95) -> dict[str, float]:
+def accuracy_entries(share: np.ndarray, runs: int, level: float) -> dict[str, float]:
     """Return mean and Wilson interval of shares in [0, 1] of `runs` predictions, one per photograph, without NaN."""
     share = share[~np.isnan(share)]
     n = len(share)

@@ -20,10 +20,9 @@ from unswayed.errors import UserError, unknown
 # With fewer photographs, or fewer changed predictions, the bootstrap misses the tails: the simulated coverage of
 # the percentile bootstrap is below 93 % there, that of the score interval is not.
 SMALL_N, FEW_FLIPS = 100, 40
-
+INTERVALS = ("auto", "bootstrap", "score")
 _POISSON = special.pdtr(np.arange(16), 1.0)
-_SMALLEST_P = 1e-12
-_FINEST_LATTICE = 60
+_SMALLEST_P, _FINEST_LATTICE = 1e-12, 60
 
 
 def tango_interval(
@@ -79,12 +78,10 @@ def score_interval(
     seen = (squares - n * mean**2) / np.maximum(n - 1, 1)
     # No flips: only one prediction per photograph is certain. All differences equal: every prediction counts.
     flat = np.where(single > 1e-12, float(answers), 1.0)
-    gain = np.divide(single, seen, out=flat, where=seen > 1e-12)
-    scale = np.clip(gain, 1.0, answers)
+    scale = np.clip(np.divide(single, seen, out=flat, where=seen > 1e-12), 1.0, answers)
     # Without flips no spread was estimated, so the average over edits is as sure as each of them.
-    quantile = np.where(
-        single > 1e-12, special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2), special.ndtri(0.5 + level / 2)
-    )
+    student, normal = special.stdtrit(np.maximum(n - 1, 1), 0.5 + level / 2), special.ndtri(0.5 + level / 2)
+    quantile = np.where(single > 1e-12, student, normal)
     return tango_interval(losses * scale, gains * scale, n * scale, level, quantile)
 
 
@@ -103,17 +100,22 @@ def resample_weights(ids: Sequence[str], resamples: int = 1000, seed: int = 0) -
     A photograph's column depends only on its id and the seed. So every model, edit and folder of predictions is
     resampled in the same way, and differences between them are paired.
     """
-    keys = np.array(
-        [int.from_bytes(hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "little") for name in ids],
-        dtype=np.uint64,
-    )
+    digests = (hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest() for name in ids)
+    keys = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
     weights = np.empty((resamples, len(ids)), dtype=np.float32)
     for start in range(0, resamples, 64):
         stop = min(start + 64, resamples)
         steps = np.arange(start + 1, stop + 1, dtype=np.uint64)[:, None] * np.uint64(0x9E3779B97F4A7C15)
-        uniform = (_mix(keys[None, :] + steps) >> np.uint64(11)) * 2.0**-53
+        # SplitMix64's finalizer: 64 well-mixed bits of each 64-bit state.
+        state = keys[None, :] + steps
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        uniform = ((state ^ (state >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
         weights[start:stop] = np.searchsorted(_POISSON, uniform, side="right")
     return weights
+
+
+_weights = lru_cache(maxsize=4)(resample_weights)
 
 
 def bootstrap_means(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -122,10 +124,11 @@ def bootstrap_means(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     weights: (resamples, photographs) of `resample_weights`; values: (photographs, columns).
     """
     missing = np.isnan(values)
-    gaps = missing.any()
-    there = (~missing).astype(np.float32) if gaps else np.ones((len(values), 1), dtype=np.float32)
-    known = np.where(missing, 0, values) if gaps else values
-    totals = (weights @ np.concatenate([known.astype(np.float32), there], axis=1)).astype(np.float64)
+    if missing.any():
+        known, there = np.where(missing, 0, values), ~missing
+    else:
+        known, there = values, np.ones((len(values), 1))
+    totals = (weights @ np.concatenate([known, there], axis=1, dtype=np.float32)).astype(np.float64)
     columns = values.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):
         return totals[:, :columns] / totals[:, columns:]
@@ -134,11 +137,8 @@ def bootstrap_means(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
 def percentiles(draws: np.ndarray, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Return the percentile interval (low, high) of each column of resampled values; NaN for columns of NaN."""
     tail = (1 - level) / 2
-    low, high = (
-        np.nanquantile(draws, [tail, 1 - tail], axis=0)
-        if np.isnan(draws).any()
-        else (np.quantile(draws, [tail, 1 - tail], axis=0))
-    )
+    quantile = np.nanquantile if np.isnan(draws).any() else np.quantile
+    low, high = quantile(draws, [tail, 1 - tail], axis=0)
     return low, high
 
 
@@ -149,9 +149,8 @@ def mcnemar(losses: np.ndarray, gains: np.ndarray) -> np.ndarray:
     0.0390625
     """
     losses, gains = np.asarray(losses), np.asarray(gains)
-    return np.minimum(
-        1.0, 2 * special.bdtr(np.minimum(losses, gains).astype(float), (losses + gains).astype(np.int64), 0.5)
-    )
+    smaller = np.minimum(losses, gains).astype(float)
+    return np.minimum(1.0, 2 * special.bdtr(smaller, (losses + gains).astype(np.int64), 0.5))
 
 
 def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, seed: int = 0) -> float:
@@ -166,10 +165,15 @@ def sign_flip(differences: np.ndarray, lattice: int = 1, draws: int = 9_999, see
     if not len(values):
         return 1.0
     observed = abs(float(np.nansum(differences)))
-    if lattice > _FINEST_LATTICE:
-        return _sampled_sign_flip(values, observed, draws, seed)
-    counts = np.bincount(np.rint(values * lattice).astype(int), minlength=2)[1:]
-    return float(sign_flips(counts[None], np.array([round(observed * lattice)]))[0])
+    if lattice <= _FINEST_LATTICE:
+        counts = np.bincount(np.rint(values * lattice).astype(int), minlength=2)[1:]
+        return float(sign_flips(counts[None], np.array([round(observed * lattice)]))[0])
+    rng = np.random.default_rng(seed)
+    reached = 0
+    for start in range(0, draws, 1000):
+        signs = rng.integers(0, 2, (min(1000, draws - start), len(values)), dtype=np.int8) * 2.0 - 1
+        reached += int((np.abs(signs @ values) >= observed - 1e-9).sum())
+    return (1 + reached) / (1 + draws)
 
 
 def sign_flips(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
@@ -238,25 +242,6 @@ def shrink(means: np.ndarray, n: np.ndarray, squares: np.ndarray) -> np.ndarray:
     return center + (means - center) * between / (between + within / n)
 
 
-def _sampled_sign_flip(values: np.ndarray, observed: float, draws: int, seed: int) -> float:
-    rng = np.random.default_rng(seed)
-    reached = 0
-    for start in range(0, draws, 1000):
-        signs = rng.integers(0, 2, (min(1000, draws - start), len(values)), dtype=np.int8) * 2.0 - 1
-        reached += int((np.abs(signs @ values) >= observed - 1e-9).sum())
-    return (1 + reached) / (1 + draws)
-
-
-def _mix(state: np.ndarray) -> np.ndarray:
-    """Return SplitMix64's finalizer: 64 well-mixed bits of each 64-bit state."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
-
-
-INTERVALS = ("auto", "bootstrap", "score")
-
-
 @dataclass(frozen=True)
 class IntervalSettings:
     """How intervals are made: resamples and their seed, the level, and `auto`, `bootstrap` or `score`."""
@@ -291,56 +276,10 @@ class Sums:
     flips: np.ndarray
     answers: np.ndarray
 
-    @property
-    def mean(self) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return (self.losses - self.gains) / self.n
-
-
-def sums(differences: np.ndarray, answers: np.ndarray) -> Sums:
-    """Return the sums of each column: differences (photographs, columns), NaN if missing; answers (columns,)."""
-    there = ~np.isnan(differences)
-    values = np.where(there, differences, 0.0)
-    losses = np.maximum(values, 0).sum(axis=0)
-    return Sums(
-        n=there.sum(axis=0),
-        losses=losses,
-        gains=losses - values.sum(axis=0),
-        squares=np.einsum("ij,ij->j", values, values),
-        flips=(np.abs(values) > 1e-9).sum(axis=0),
-        answers=np.asarray(answers),
-    )
-
-
-def intervals(
-    found: Sums, settings: IntervalSettings, resampled: Callable[[np.ndarray], np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return low, high (in [-1, 1]) and the name of the method for each mean; NaN and "" if n is 0.
-
-    resampled: positions of means -> their (resamples, positions) resampled values; called only if it is used.
-    """
-    low, high = np.full(found.n.shape, np.nan), np.full(found.n.shape, np.nan)
-    method = np.full(found.n.shape, "", dtype=object)
-    small = (found.n < SMALL_N) | (found.flips < FEW_FLIPS)
-    score = {"auto": small, "bootstrap": np.zeros_like(small), "score": np.ones_like(small)}[settings.interval]
-    score = score | (found.n == 1)  # every resample of one photograph is that photograph
-    for answers in np.unique(found.answers):
-        at = np.flatnonzero(score & (found.n > 0) & (found.answers == answers))
-        if len(at):
-            low[at], high[at] = score_interval(
-                found.n[at], found.losses[at], found.gains[at], found.squares[at], int(answers), settings.level
-            )
-            method[at] = "score"
-    at = np.flatnonzero(~score & (found.n > 0))
-    if len(at):
-        low[at], high[at] = percentiles(resampled(at), settings.level)
-        method[at] = "bootstrap"
-    return low, high, method
-
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Means of columns of differences with their intervals, on the differences' scale times `unit`, and their sums."""
+    """Means of columns of differences with their intervals and methods (`score`, `bootstrap`), and their sums."""
 
     sums: Sums
     mean: np.ndarray
@@ -350,7 +289,34 @@ class Estimates:
 
     def entries(self, at: int, *names: str) -> dict[str, float]:
         """Return one mean and the ends of its interval under three names, such as drop, low, high."""
-        return {name: float(one[at]) for name, one in zip(names, (self.mean, self.low, self.high), strict=True)}
+        return {name: float(end[at]) for name, end in zip(names, (self.mean, self.low, self.high), strict=True)}
+
+
+def estimates_of(
+    sums: Sums, settings: IntervalSettings, resampled: Callable[[np.ndarray], np.ndarray], scale: float
+) -> Estimates:
+    """Return the means and intervals that follow from the sums, times `scale`; NaN and no method where n is 0.
+
+    resampled: positions of means -> their (resamples, positions) resampled values; called only if it is used.
+    """
+    low, high = np.full(sums.n.shape, np.nan), np.full(sums.n.shape, np.nan)
+    method = np.full(sums.n.shape, "", dtype=object)
+    small = (sums.n < SMALL_N) | (sums.flips < FEW_FLIPS)
+    score = {"auto": small, "bootstrap": np.zeros_like(small), "score": np.ones_like(small)}[settings.interval]
+    score = score | (sums.n == 1)  # every resample of one photograph is that photograph
+    for answers in np.unique(sums.answers):
+        at = np.flatnonzero(score & (sums.n > 0) & (sums.answers == answers))
+        if len(at):
+            n, losses, gains, squares = (values[at] for values in (sums.n, sums.losses, sums.gains, sums.squares))
+            low[at], high[at] = score_interval(n, losses, gains, squares, int(answers), settings.level)
+            method[at] = "score"
+    at = np.flatnonzero(~score & (sums.n > 0))
+    if len(at):
+        low[at], high[at] = percentiles(resampled(at), settings.level)
+        method[at] = "bootstrap"
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (sums.losses - sums.gains) / sums.n
+    return Estimates(sums, mean * scale, low * scale, high * scale, method)
 
 
 def estimates(
@@ -366,13 +332,18 @@ def estimates(
 
     answers: (columns,) the most predictions that a difference averages; unit: the factor on means and intervals.
     """
-    scaled = differences / reach
-    found = sums(scaled, answers)
-    low, high, method = intervals(found, settings, lambda at: bootstrap_means(settings.weights(images), scaled[:, at]))
-    scale = reach * unit
-    return Estimates(found, found.mean * scale, low * scale, high * scale, method)
-
-
-@lru_cache(maxsize=4)
-def _weights(images: tuple[str, ...], resamples: int, seed: int) -> np.ndarray:
-    return resample_weights(images, resamples, seed)
+    parts = differences / reach
+    there = ~np.isnan(parts)
+    values = np.where(there, parts, 0.0)
+    losses = np.maximum(values, 0).sum(axis=0)
+    sums = Sums(
+        n=there.sum(axis=0),
+        losses=losses,
+        gains=losses - values.sum(axis=0),
+        squares=np.einsum("ij,ij->j", values, values),
+        flips=(np.abs(values) > 1e-9).sum(axis=0),
+        answers=np.asarray(answers),
+    )
+    return estimates_of(
+        sums, settings, lambda at: bootstrap_means(settings.weights(images), parts[:, at]), reach * unit
+    )

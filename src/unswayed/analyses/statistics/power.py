@@ -68,20 +68,20 @@ class Design:
         return self.losses + self.gains
 
     @property
-    def second_moment(self) -> float:
-        """Return the mean square of one photograph's difference, averaged over its runs."""
-        shared = self.correlation + (1 - self.correlation) / self.runs
-
-        def square(part: float, whole: float) -> float:
-            chance = part / whole if whole > 0 else 0.0
-            return part * (chance + (1 - chance) * shared)
-
-        return square(self.losses, self.accuracy) + square(self.gains, 1 - self.accuracy)
+    def chances(self) -> tuple[float, float]:
+        """Return the probability that a right prediction is lost, and that a wrong one is gained."""
+        lost = self.losses / self.accuracy if self.accuracy > 0 else 0.0
+        return lost, self.gains / (1 - self.accuracy) if self.accuracy < 1 else 0.0
 
     @property
     def deviation(self) -> float:
-        """Return the standard deviation of one photograph's difference."""
-        return math.sqrt(max(self.second_moment - self.drop**2, 0.0))
+        """Return the standard deviation of one photograph's difference, averaged over its runs."""
+        shared = self.correlation + (1 - self.correlation) / self.runs
+        lost, gained = (
+            part * (chance + (1 - chance) * shared)
+            for part, chance in zip((self.losses, self.gains), self.chances, strict=True)
+        )
+        return math.sqrt(max(lost + gained - self.drop**2, 0.0))
 
 
 def detection_power(design: Design, n: int, alpha: float = 0.05) -> float:
@@ -127,14 +127,10 @@ def simulated_detection_power(
         counts = rng.multinomial(n, chances, size=draws or 20_000)
         return float((mcnemar(counts[:, 0], counts[:, 1]) < alpha).mean())
     steps = np.arange(-design.runs, design.runs + 1)
+    experiments = (simulated_differences(design, n, rng) for _ in range(draws or 2000))
+    changed = (np.rint(differences * design.runs).astype(int) + design.runs for differences in experiments)
     # (draws, 2 runs + 1): how many photographs of each experiment differ by so many runs.
-    counts = np.stack(
-        [
-            np.bincount(np.rint(simulated_differences(design, n, rng) * design.runs).astype(int) + design.runs,
-                        minlength=len(steps))
-            for _ in range(draws or 2000)
-        ]
-    )  # fmt: skip
+    counts = np.stack([np.bincount(numbers, minlength=len(steps)) for numbers in changed])
     sizes = counts[:, design.runs + 1 :] + counts[:, design.runs - 1 :: -1]
     return float((sign_flips(sizes, counts @ steps) < alpha).mean())
 
@@ -146,12 +142,18 @@ def pass_power(design: Design, n: int, at_most: float, level: float = 0.95) -> f
     """
     values, chances = difference_distribution(design)
     if 0 < n * float(chances[values != 0].sum()) <= _MANY:
-        return _share_that_passes(_sampled_counts(chances, n, 8000) @ _sums_of(values), n, design, at_most, level)
-    deviation = design.deviation
-    z = special.ndtri(0.5 + level / 2)
+        sums = _sampled_counts(chances, n, 8000) @ _sums_of(values)
+        return _share_that_passes(sums, n, design, at_most, level)
+    # Tango's constrained estimate: the design that fits the same data best with a drop of `at_most`.
+    linear = -design.discordance + (2 - design.drop) * at_most
+    root = math.sqrt(max(linear**2 + 8 * design.gains * at_most * (1 - at_most), 0.0))
+    gains = min(max((root - linear) / 4, 0.0, -at_most), 1.0)
+    accuracy = min(max(design.accuracy, at_most + gains), 1 - gains)
     # The score interval uses the standard error at the limit itself, where more predictions are lost.
-    limit = max(deviation, math.sqrt(max(_at_limit(design, at_most).second_moment - at_most**2, 0.0)))
-    room = math.sqrt(n) * (at_most - design.drop) - z * limit
+    spread = deviation = design.deviation
+    if 0 <= at_most + gains <= accuracy:
+        spread = max(deviation, replace(design, drop=at_most, gains=gains, accuracy=accuracy).deviation)
+    room = math.sqrt(n) * (at_most - design.drop) - special.ndtri(0.5 + level / 2) * spread
     return float(special.ndtr(room / max(deviation, 1e-12)))
 
 
@@ -177,18 +179,16 @@ def _share_that_passes(sums: np.ndarray, n: int, design: Design, at_most: float,
 def simulated_differences(design: Design, n: int, rng: np.random.Generator) -> np.ndarray:
     """Return (n,) float64: for each photograph the result on the original minus the mean result over its runs."""
     right = rng.random(n) < design.accuracy
-    lost = design.losses / design.accuracy if design.accuracy > 0 else 0.0
-    gained = design.gains / (1 - design.accuracy) if design.accuracy < 1 else 0.0
-    return np.where(right, _changes(lost, design, n, rng), -_changes(gained, design, n, rng)) / design.runs
+    lost, gained = (_changes(chance, design, n, rng) for chance in design.chances)
+    return np.where(right, lost, -gained) / design.runs
 
 
 def difference_distribution(design: Design) -> tuple[np.ndarray, np.ndarray]:
     """Return the possible values of one photograph's difference, (2 runs + 1,) in [-1, 1], and their probabilities."""
-    lost = design.losses / design.accuracy if design.accuracy > 0 else 0.0
-    gained = design.gains / (1 - design.accuracy) if design.accuracy < 1 else 0.0
+    lost, gained = (_change_chances(chance, design) for chance in design.chances)
     chances = np.zeros(2 * design.runs + 1)
-    chances[design.runs :] += design.accuracy * _change_chances(lost, design)
-    chances[design.runs :: -1] += (1 - design.accuracy) * _change_chances(gained, design)
+    chances[design.runs :] += design.accuracy * lost
+    chances[design.runs :: -1] += (1 - design.accuracy) * gained
     return np.arange(-design.runs, design.runs + 1) / design.runs, chances
 
 
@@ -203,10 +203,8 @@ def smallest_drop(design: Design, n: int, power: float = 0.8, alpha: float = 0.0
         return None
     for _ in range(18):
         middle = (low + high) / 2
-        if detection_power(replace(design, drop=middle), n, alpha) < power:
-            low = middle
-        else:
-            high = middle
+        enough = detection_power(replace(design, drop=middle), n, alpha) >= power
+        low, high = (low, middle) if enough else (middle, high)
     return high
 
 
@@ -325,17 +323,6 @@ def _change_chances(chance: float, design: Design) -> np.ndarray:
     return scipy.stats.betabinom.pmf(numbers, design.runs, chance * size, (1 - chance) * size)
 
 
-def _at_limit(design: Design, at_most: float) -> Design:
-    """Return the design that fits the same data best with a drop of `at_most` (Tango's constrained estimate)."""
-    linear = -design.discordance + (2 - design.drop) * at_most
-    root = math.sqrt(max(linear**2 + 8 * design.gains * at_most * (1 - at_most), 0.0))
-    gains = min(max((root - linear) / 4, 0.0, -at_most), 1.0)
-    accuracy = min(max(design.accuracy, at_most + gains), 1 - gains)
-    if not 0 <= at_most + gains <= accuracy:
-        return design
-    return replace(design, drop=at_most, gains=gains, accuracy=accuracy)
-
-
 def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
     """Return the smallest n from which the power stays reached, up to steps of the discrete test."""
     high = 2
@@ -346,8 +333,5 @@ def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
-        if power_of(middle) < power:
-            low = middle
-        else:
-            high = middle
+        low, high = (middle, high) if power_of(middle) < power else (low, middle)
     return high
