@@ -12,10 +12,29 @@ from unswayed.evaluation.facts import ORIGINAL, Facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, in_memory
 
 from .. import Row, schema
-from ..statistics.paired import SMALL_N, IntervalSettings, wilson_interval
+from ..statistics.paired import SMALL_N, IntervalSettings, percentiles, wilson_interval
 from .outcomes import Outcomes, accuracy_entries
 from .psychometric import fit_logistic, isotonic_crossing, tells_halfway
 from .sweeps import Sweep, each_sweep, resampled_counts
+
+# Levels below which no parametric curve is fitted, one more than it has parameters; the isotonic threshold needs three.
+FIT_LEVELS = 5
+EVERY, INSIDE, NO = "at every level", "between levels", "at no level"
+_TRUTH = "true_probability"
+_TARGETS = (("accuracy", 80.0), ("drop", 10.0))
+_CURVE = schema("model attribute side level edit n accuracy low high true_probability")
+_FIT = schema("model attribute side levels n halfway low high floor ceiling slope scale deviance")
+_THRESHOLD = schema(
+    "model attribute side target levels n harder met threshold low high fitted fitted_low fitted_high scale"
+)
+MEAN = "mean"
+# AlexNet's published top-1 errors on ImageNet-C in percent, means over the five severities.
+ALEXNET = {
+    "gaussian_noise": 88.6428, "shot_noise": 89.4468, "impulse_noise": 92.2640, "defocus_blur": 81.9880,
+    "glass_blur": 82.6268, "motion_blur": 78.5948, "zoom_blur": 79.8360, "snow": 86.6816, "frost": 82.6572,
+    "fog": 81.9324, "brightness": 56.4592, "contrast": 85.3204, "elastic_transform": 64.6056, "pixelate": 71.7840,
+    "jpeg_compression": 60.6500,
+}  # fmt: skip
 
 
 def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, level: float = 0.95) -> pl.DataFrame:
@@ -23,11 +42,9 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
 
     Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
-    rows = [
-        row
-        for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions))
-        for row in _curve_rows(found, sweep, answers, level)
-    ]
+    rows: list[Row] = []
+    for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions)):
+        rows += _curve_rows(found, sweep, answers, level)
     return pl.DataFrame(rows, schema=_CURVE, infer_schema_length=None)
 
 
@@ -41,9 +58,9 @@ def _curve_rows(found: Outcomes, sweep: Sweep, answers: pl.DataFrame, level: flo
     for edit, value in zip(sweep.edits, sweep.levels, strict=True):
         runs = found.runs_of(edit)
         accuracy = accuracy_entries(found.of(edit), int(runs.max()), level)
-        entries = {"model": found.model, "level": value, "edit": edit, "n": int((runs > 0).sum())}
-        entries |= {"low": accuracy.pop("accuracy_low"), "high": accuracy.pop("accuracy_high"), **accuracy}
-        rows.append({**sweep.entries, **entries, _TRUTH: means.get(edit)})
+        row = {"model": found.model, **sweep.entries, "level": value, "edit": edit, "n": int((runs > 0).sum())}
+        row |= {name.removeprefix("accuracy_"): number for name, number in accuracy.items()}
+        rows.append(row | {_TRUTH: means.get(edit)})
     return rows
 
 
@@ -57,10 +74,10 @@ def sweep_tables(
     limits: list[Row] = []
     for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions)):
         curves += _curve_rows(found, sweep, answers, level)
-        fits += [_fit_row(found, sweep, None, settings)] if len(sweep.levels) >= _FIT_LEVELS else []
+        fits += _fit_rows(found, sweep, None, settings)
         limits += _threshold_rows(found, sweep, _TARGETS, settings)
-    tables = ((curves, _CURVE), (fits, _FIT), (limits, _SCHEMA))
-    first, second, third = (pl.DataFrame(rows, schema=kinds, infer_schema_length=None) for rows, kinds in tables)
+    tables = ((curves, _CURVE), (fits, _FIT), (limits, _THRESHOLD))
+    first, second, third = (pl.DataFrame(rows, schema=types, infer_schema_length=None) for rows, types in tables)
     return first, second, third
 
 
@@ -84,13 +101,22 @@ def curve_fits(
     if chance is not None and not 0 <= chance < 1:
         raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
     settings = IntervalSettings(resamples, level, seed)
-    fewest = 5 if chance is None else 4  # one more than the curve has parameters
-    rows = [
-        _fit_row(found, sweep, chance, settings)
-        for found, sweep, _ in each_sweep(predictions, facts)
-        if len(sweep.levels) >= fewest
-    ]
+    sweeps = each_sweep(predictions, facts)
+    rows = [row for found, sweep, _ in sweeps for row in _fit_rows(found, sweep, chance, settings)]
     return pl.DataFrame(rows, schema=_FIT, infer_schema_length=None)
+
+
+def _fit_rows(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> list[Row]:
+    if len(sweep.levels) < (FIT_LEVELS if chance is None else FIT_LEVELS - 1):
+        return []
+    right, n, _ = resampled_counts(found, sweep, settings)
+    axis = sweep.axis()
+    fit = fit_logistic(axis, right, n, chance)
+    ends = [float(end) for end in (fit.halfway[0], *percentiles(fit.halfway[1:], settings.level))]
+    known = axis[0] <= ends[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
+    row = {"model": found.model, **sweep.entries, "n": int(n[0].max())}
+    row |= sweep.on_scale(ends, ("halfway", "low", "high")) if known else {}
+    return [row | {name: float(getattr(fit, name)[0]) for name in ("floor", "ceiling", "slope", "deviance")}]
 
 
 def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
@@ -100,7 +126,8 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
     it; returns: whether the prediction is right again at a harder level. With several runs, more than half must be
     wrong.
     """
-    frames = [pl.DataFrame(schema=_FLIP)]
+    types = schema("model attribute side source_id level returns")
+    frames = [pl.DataFrame(schema=types)]
     for found, sweep, _ in each_sweep(predictions, facts):
         right = found.of(ORIGINAL) > 0.5
         share, levels = found.matrix(sweep.edits), np.array(sweep.levels)
@@ -118,45 +145,8 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
             "level": [float(levels[at]) if at < len(levels) else None for at in first],
             "returns": ((share > 0.5) & later).any(axis=1) & (first < len(levels)),
         }
-        frames.append(pl.DataFrame(columns, schema=_FLIP))
+        frames.append(pl.DataFrame(columns, schema=types))
     return pl.concat(frames)
-
-
-def _fit_row(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> Row:
-    right, n, _ = resampled_counts(found, sweep, settings)
-    axis = sweep.axis()
-    fit = fit_logistic(axis, right, n, chance)
-    tail = (1 - settings.level) / 2
-    low, high = np.quantile(fit.halfway[1:], [tail, 1 - tail])
-    known = axis[0] <= fit.halfway[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
-
-    def on_scale(value: float) -> float | None:
-        return sweep.on_scale(value) if known and axis[0] <= value <= axis[-1] else None
-
-    return {
-        "model": found.model,
-        **sweep.entries,
-        "n": int(n[0].max()),
-        "halfway": on_scale(float(fit.halfway[0])),
-        "low": on_scale(float(low)),
-        "high": on_scale(float(high)),
-        "floor": float(fit.floor[0]),
-        "ceiling": float(fit.ceiling[0]),
-        "slope": float(fit.slope[0]),
-        "deviance": float(fit.deviance[0]),
-    }
-
-
-_CURVE = schema("model attribute side level edit n accuracy low high true_probability")
-_FIT = schema("model attribute side levels n halfway low high floor ceiling slope scale deviance")
-_FLIP = schema("model attribute side source_id level returns")
-
-
-# Levels below which no parametric curve is fitted; the isotonic threshold needs three.
-_FIT_LEVELS = 5
-_TARGETS = (("accuracy", 80.0), ("drop", 10.0))
-_TRUTH = "true_probability"
-EVERY, INSIDE, NO = "at every level", "between levels", "at no level"
 
 
 def thresholds(
@@ -183,41 +173,30 @@ def thresholds(
             allowed = "percent: 80 means 80 %" if kind == "accuracy" else "0 to 100 points"
             raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
     settings = IntervalSettings(resamples, level, seed)
-    rows: list[Row] = []
-    for found, sweep, _ in each_sweep(predictions, facts):
-        rows += _threshold_rows(found, sweep, targets or _TARGETS, settings)
-    return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
+    sweeps = each_sweep(predictions, facts)
+    rows = [row for found, sweep, _ in sweeps for row in _threshold_rows(found, sweep, targets or _TARGETS, settings)]
+    return pl.DataFrame(rows, schema=_THRESHOLD, infer_schema_length=None)
 
 
 def _threshold_rows(
     found: Outcomes, sweep: Sweep, targets: Sequence[tuple[str, float]], settings: IntervalSettings
 ) -> list[Row]:
-    counts = resampled_counts(found, sweep, settings)
-    return [{"model": found.model, **_threshold_row(counts, sweep, *target, settings)} for target in targets]
-
-
-def _threshold_row(
-    counts: tuple[np.ndarray, np.ndarray, np.ndarray], sweep: Sweep, kind: str, value: float, settings: IntervalSettings
-) -> Row:
-    """Return one model's threshold along one sweep; kind: `accuracy` (percent) or `drop` (points)."""
-    right, n, original = counts
-    axis = sweep.axis()
-    target = value / 100 if kind == "accuracy" else original - value / 100
-    ends, rising = _threshold(right, n, sweep, target, settings.level)
-    row = {
-        **sweep.entries,
-        "target": f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points",
-        "n": int(n[0].max()),
-        "harder": "below" if rising else "above",
-        "met": INSIDE if np.isfinite(ends[0]) else EVERY if (ends[0] < 0) == rising else NO,
-        **_entries(ends, sweep, ("threshold", "low", "high")),
-    }
-    if len(axis) >= _FIT_LEVELS:
-        fitted = fit_logistic(axis, right, n).crossing(target)
-        row |= _entries(
-            (fitted[0], *_interval(fitted[1:], settings.level)), sweep, ("fitted", "fitted_low", "fitted_high")
-        )
-    return row
+    right, n, original = resampled_counts(found, sweep, settings)
+    rows = []
+    for kind, value in targets:
+        target = value / 100 if kind == "accuracy" else original - value / 100
+        ends, rising = _threshold(right, n, sweep, target, settings.level)
+        met = INSIDE if np.isfinite(ends[0]) else EVERY if (ends[0] < 0) == rising else NO
+        text = f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points"
+        row = {"model": found.model, **sweep.entries, "target": text, "n": int(n[0].max())}
+        row |= {"harder": "below" if rising else "above", "met": met}
+        row |= sweep.on_scale(ends, ("threshold", "low", "high"))
+        if len(sweep.levels) >= FIT_LEVELS:
+            fitted = fit_logistic(sweep.axis(), right, n).crossing(target)
+            ends = (fitted[0], *_interval(fitted[1:], settings.level))
+            row |= sweep.on_scale(ends, ("fitted", "fitted_low", "fitted_high"))
+        rows.append(row)
+    return rows
 
 
 def threshold_bounds(
@@ -230,9 +209,7 @@ def threshold_bounds(
     """
     right, n, _ = resampled_counts(found, sweep, settings)
     ends, rising = _threshold(right, n, sweep, accuracy / 100, settings.level)
-    value, low, high = (
-        (0.0 if sweep.is_log and end < 0 else end) if np.isinf(end) else sweep.on_scale(end) for end in ends
-    )
+    value, low, high = (float(np.exp(end)) if sweep.is_log else end for end in ends)
     return value, low, high, rising
 
 
@@ -256,42 +233,10 @@ def _threshold(
     return (float(crossing[0]), float(low), float(high)), rising
 
 
-def _entries(ends: tuple[float, float, float], sweep: Sweep, names: tuple[str, str, str]) -> Row:
-    """Return the ends on the attribute's own scale, None beyond the levels of the sweep."""
-    first, *_, last = sweep.axis()
-    return {name: sweep.on_scale(end) if first <= end <= last else None for name, end in zip(names, ends, strict=True)}
-
-
 def _interval(values: np.ndarray, level: float) -> tuple[float, float]:
     """Return percentiles without interpolation, since some values may be infinite."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
     return float(low), float(high)
-
-
-_SCHEMA = schema(
-    "model attribute side target levels n harder met threshold low high fitted fitted_low fitted_high scale"
-)
-
-
-MEAN = "mean"
-# AlexNet's published top-1 errors in percent, means over the five severities.
-ALEXNET = {
-    "gaussian_noise": 88.6428,
-    "shot_noise": 89.4468,
-    "impulse_noise": 92.2640,
-    "defocus_blur": 81.9880,
-    "glass_blur": 82.6268,
-    "motion_blur": 78.5948,
-    "zoom_blur": 79.8360,
-    "snow": 86.6816,
-    "frost": 82.6572,
-    "fog": 81.9324,
-    "brightness": 56.4592,
-    "contrast": 85.3204,
-    "elastic_transform": 64.6056,
-    "pixelate": 71.7840,
-    "jpeg_compression": 60.6500,
-}
 
 
 def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
@@ -322,17 +267,16 @@ def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -
     )
     alexnet = pl.col("corruption").replace_strict(ALEXNET, default=None, return_dtype=pl.Float64)
     table = table.with_columns(alexnet=alexnet).with_columns(ce=100 * pl.col("error") / pl.col("alexnet"))
-    found: list[Row] = []
-    for (model,), part in table.group_by("model", maintain_order=True):
-        ordered = {row["corruption"]: row for row in part.iter_rows(named=True)}
-        found += [
-            ordered[name]
-            for name in [*ALEXNET, *(other for other in ordered if other not in ALEXNET)]
-            if name in ordered
-        ]
-        counted = [ordered[name] for name in ALEXNET if name in ordered and ordered[name]["severities"] == 5]
-        if len(counted) == len(ALEXNET):
-            means = {key: sum(row[key] for row in counted) / len(counted) for key in ("error", "alexnet", "ce")}
-            total = {"n": sum(row["n"] for row in counted), "severities": 5}
-            found.append({"model": model, "corruption": MEAN, **total, **means})
-    return pl.DataFrame(found, schema=table.schema)
+    # Sorting keeps the order of what is equal: corruptions that AlexNet has no error for come after the others.
+    models = table["model"].unique(maintain_order=True)
+    place = pl.col("corruption").replace_strict({name: at for at, name in enumerate(ALEXNET)}, default=len(ALEXNET))
+    table = table.sort(pl.col("model").cast(pl.Enum(models)), place, maintain_order=True)
+    parts = []
+    for part in table.partition_by("model", maintain_order=True):
+        whole = part.filter(pl.col("alexnet").is_not_null() & (pl.col("severities") == 5))
+        parts.append(part)
+        if whole.height == len(ALEXNET):
+            means = {name: sum(whole[name]) / whole.height for name in ("error", "alexnet", "ce")}
+            mean = {"model": part["model"][0], "corruption": MEAN, "n": whole["n"].sum(), "severities": 5, **means}
+            parts.append(pl.DataFrame([mean], schema=table.schema))
+    return pl.concat(parts)

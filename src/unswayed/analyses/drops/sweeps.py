@@ -39,38 +39,39 @@ class Sweep:
         return self.levels[0] > 0 and self.levels[-1] >= 4 * self.levels[0]
 
     @property
-    def scale(self) -> str:
-        return "log" if self.is_log else "linear"
-
-    @property
     def entries(self) -> Row:
         """Return the columns that name the sweep in a table."""
-        return {"attribute": self.attribute, "side": self.side, "levels": len(self.levels), "scale": self.scale}
+        scale = "log" if self.is_log else "linear"
+        return {"attribute": self.attribute, "side": self.side, "levels": len(self.levels), "scale": scale}
 
     def axis(self) -> np.ndarray:
         return np.log(self.levels) if self.is_log else np.array(self.levels)
 
-    def on_scale(self, value: float) -> float:
-        """Return a value of the axis on the attribute's own scale."""
-        return float(np.exp(value) if self.is_log else value)
+    def on_scale(self, values: Iterable[float], names: Iterable[str]) -> Row:
+        """Return values of the axis on the attribute's own scale by these names, None beyond the sweep's levels."""
+        first, *_, last = self.axis()
+        return {
+            name: float(np.exp(value) if self.is_log else value) if first <= value <= last else None
+            for name, value in zip(names, values, strict=True)
+        }
 
 
 def find_sweeps(edits: list[str], facts: Facts) -> list[Sweep]:
     """Return the sweeps among the edits: three or more levels of one attribute; a sweep through zero gives two."""
-    levels: dict[str, dict[float, str]] = {}
+    levels: dict[str, dict[float, str]] = defaultdict(dict)
     for edit, (attribute, level) in single_levels(edits, facts).items():
-        levels.setdefault(attribute, {})[level] = edit
-    found = []
+        levels[attribute][level] = edit
+    sweeps = []
     for attribute, by_level in sorted(levels.items()):
-        below = {-level: edit for level, edit in by_level.items() if level <= 0}
-        above = {level: edit for level, edit in by_level.items() if level >= 0}
-        through = any(level < 0 for level in by_level) and any(level > 0 for level in by_level)
-        sides = {"below 0": below, "above 0": above} if through else {"": by_level}
+        sides = {"": by_level}
+        if min(by_level) < 0 < max(by_level):
+            below = {-level: edit for level, edit in by_level.items() if level <= 0}
+            sides = {"below 0": below, "above 0": {level: edit for level, edit in by_level.items() if level >= 0}}
         for side, chosen in sides.items():
             if len(chosen) >= 3:
-                ordered = sorted(chosen)
-                found.append(Sweep(attribute, side, tuple(chosen[level] for level in ordered), tuple(ordered)))
-    return found
+                ordered = tuple(sorted(chosen))
+                sweeps.append(Sweep(attribute, side, tuple(chosen[level] for level in ordered), ordered))
+    return sweeps
 
 
 def levels_found(edits: list[str], facts: Facts) -> str:
@@ -79,13 +80,13 @@ def levels_found(edits: list[str], facts: Facts) -> str:
     >>> levels_found(["original", "size-0.1", "size-0.3"], Facts())
     'size has 2 levels (0.1, 0.3)'
     """
-    levels: dict[str, list[float]] = {}
+    levels: dict[str, list[float]] = defaultdict(list)
     for attribute, level in single_levels(edits, facts).values():
-        levels.setdefault(attribute, []).append(level)
-    parts = [
-        f"{attribute} has {len(found)} level{'s' * (len(found) != 1)} ({', '.join(map('{:g}'.format, sorted(found)))})"
-        for attribute, found in levels.items()
-    ]
+        levels[attribute].append(level)
+    parts = []
+    for attribute, values in levels.items():
+        numbers = ", ".join(f"{value:g}" for value in sorted(values))
+        parts.append(f"{attribute} has {len(values)} level{'s' * (len(values) != 1)} ({numbers})")
     return "; ".join(parts) or "none"
 
 
@@ -164,9 +165,19 @@ def interactions(
     settings = IntervalSettings(resamples, level, seed)
     models = list(each_outcomes(predictions))
     cells = _cells({edit for found in models for edit in found.edits}, facts)
-    mildest = _mildest(models, cells)
+    # (the attributes of a grid, one of them) -> level -> accuracies; the level with the highest is the mildest
+    scores: dict[tuple[tuple[str, ...], str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for cell, edit in cells.items():
+        accuracies = [float(np.nanmean(found.of(edit))) for found in models if edit in found.edits]
+        for attribute, at in cell if len(cell) == 2 else ():
+            scores[tuple(name for name, _ in cell), attribute][at] += accuracies
+    mildest = {}
+    for key, by_level in scores.items():
+        means = {at: float(np.mean(by_level[at])) for at in sorted(by_level)}
+        mildest[key] = max(means, key=means.__getitem__)
     rows = [row for found in models for row in _rows(found, cells, mildest, settings)]
-    return corrected(pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None))
+    types = schema("model edit first second reference n drop first_drop second_drop interaction low high p_value")
+    return corrected(pl.DataFrame(rows, schema=types, infer_schema_length=None))
 
 
 def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
@@ -183,16 +194,6 @@ def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
     for edit, (attribute, value) in single_levels(edits, facts).items():
         cells.setdefault(((attribute, f"{value:g}"),), edit)
     return cells
-
-
-def _mildest(models: list[Outcomes], cells: dict[Cell, str]) -> dict[tuple[tuple[str, ...], str], str]:
-    """Return (the attributes of a grid, one of them) -> its level with the highest accuracy."""
-    scores: dict[tuple[tuple[str, ...], str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for cell, edit in cells.items():
-        accuracies = [float(np.nanmean(found.of(edit))) for found in models if edit in found.edits]
-        for attribute, level in cell if len(cell) == 2 else ():
-            scores[tuple(name for name, _ in cell), attribute][level] += accuracies
-    return {key: max(sorted(levels), key=lambda level: float(np.mean(levels[level]))) for key, levels in scores.items()}
 
 
 def _rows(
@@ -222,26 +223,14 @@ def _rows(
         beyond = one + two - start - both
         runs = [found.runs_of(str(name)) for name in (*parts, edit, reference)]
         answers = np.array([2 * max(int(each.max()) for each in runs)])
-        result = estimates(beyond[:, None], answers, found.images, settings, reach=2.0, unit=POINTS)
         there = ~np.isnan(beyond)
         if not there.any():
             continue
-        rows.append(
-            {
-                "model": found.model,
-                "edit": edit,
-                "first": f"{first} {first_level}",
-                "second": f"{second} {second_level}",
-                "reference": reference,
-                "n": int(there.sum()),
-                "drop": float((start - both)[there].mean()) * POINTS,
-                "first_drop": float((start - one)[there].mean()) * POINTS,
-                "second_drop": float((start - two)[there].mean()) * POINTS,
-                **result.entries(0, "interaction", "low", "high"),
-                "p_value": sign_flip(beyond, lattice_of(*runs)),
-            }
-        )
+        result = estimates(beyond[:, None], answers, found.images, settings, reach=2.0, unit=POINTS)
+        row = {"model": found.model, "edit": edit, "reference": reference, "n": int(there.sum())}
+        row |= {"first": f"{first} {first_level}", "second": f"{second} {second_level}"}
+        for name, after in (("drop", both), ("first_drop", one), ("second_drop", two)):
+            row[name] = float((start - after)[there].mean()) * POINTS
+        row |= result.entries(0, "interaction", "low", "high")
+        rows.append(row | {"p_value": sign_flip(beyond, lattice_of(*runs))})
     return rows
-
-
-_SCHEMA = schema("model edit first second reference n drop first_drop second_drop interaction low high p_value")
