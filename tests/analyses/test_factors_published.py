@@ -21,7 +21,7 @@ import pandas as pd
 from factor_worlds import random_answers
 from unswayed.analyses.factors.answers import human_answers, read_answers
 from unswayed.analyses.factors.error_ratios import factor_calibration, factor_errors
-from unswayed.analyses.factors.prevalence import factor_correlation, metaclass_shift, misclassification_shift
+from unswayed.analyses.factors.prevalence import factor_correlation, misclassification_shift, prevalence
 from unswayed.analyses.factors.study import published_tables
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, load_annotations
 
@@ -141,7 +141,7 @@ def test_prevalence_shifts(both, folder):
     annotations, answers, _ = both
     theirs = Prevalence(models_dir=str(folder))
     for metaclass, factor, share, shift in (
-        metaclass_shift(annotations).select("metaclass", "factor", "prevalence", "shift").iter_rows()
+        prevalence(annotations, "metaclass").select("metaclass", "factor", "prevalence", "shift").iter_rows()
     ):
         assert share == pytest.approx(theirs.metaclass_prevalence.loc[metaclass, factor], abs=1e-12)
         assert shift == pytest.approx(theirs.metaclass_prevalence_shift.loc[metaclass, factor], abs=1e-12)

@@ -144,7 +144,7 @@ def tables_help() -> str:
 # A column has the same type in every table; what is not listed is a measure.
 _TEXTS = (
     "model edit kind interval control first second reference attribute side scale source_id target harder met question "
-    "measure verdict reason set note factor norm region method class worst_model"
+    "measure verdict reason set note factor norm region method class worst_model grouping"
 )
 _COUNTS = "n runs net_n edits models levels more photographs n_right n_wrong"
 _FLAGS = "white_box returns"

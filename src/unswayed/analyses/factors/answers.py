@@ -24,6 +24,10 @@ _PREDICTED = ("predicted_class", "predicted")
 _PROBABILITY = ("predicted_probability", "probability")
 _UNEDITED = ("original", "")
 _ENOUGH = 20  # images from which a shift of the classes can be told
+SUMMARIES = ("worst_factor", "average", "worst_100_classes")
+FILE = "accuracies_per_factor"
+# our name of a definition of correct -> the folder of the published tree
+FOLDERS = {"class": "class", "metaclass": "metaclass", "real": "real_class"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,16 +75,8 @@ def human_answers(annotations: Annotations) -> Answers:
 
 def coverage(annotations: Annotations, answers: Answers) -> pl.DataFrame:
     """Return one row: the number of predictions, how many are for annotated images, and the share of those covered."""
-    matched = int(answers.seen.sum())
-    return pl.DataFrame(
-        {
-            "model": [answers.model],
-            "given": [answers.given],
-            "matched": [matched],
-            "annotated": [len(annotations)],
-            "coverage": [answers.coverage],
-        }
-    )
+    counts = {"given": answers.given, "matched": int(answers.seen.sum()), "annotated": len(annotations)}
+    return pl.DataFrame([{"model": answers.model, **counts, "coverage": answers.coverage}])
 
 
 def answer_files(path: str | Path) -> list[Path]:
@@ -118,17 +114,13 @@ def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
     frame = polars_table(table)
     if "edit" in names:
         frame = frame.filter(pl.col("edit").is_null() | pl.col("edit").cast(pl.String).is_in(_UNEDITED))
-    wanted = frame.select(
-        "file_name",
-        pl.col(predicted).alias("predicted"),
-        (pl.col(probability) if probability else pl.lit(None, pl.Float64)).alias("probability"),
-        *(["model"] if "model" in names else []),
-    )
+    known = pl.col(probability) if probability else pl.lit(None, pl.Float64)
+    columns = ["file_name", pl.col(predicted).alias("predicted"), known.alias("probability")]
     if "model" not in names:
-        yield file.stem, wanted
+        yield file.stem, frame.select(columns)
         return
-    for (model,), part in wanted.partition_by("model", as_dict=True, maintain_order=True).items():
-        yield str(model), part.drop("model")
+    for (model,), part in frame.partition_by("model", as_dict=True, maintain_order=True).items():
+        yield str(model), part.select(columns)
 
 
 class _Join:
@@ -146,11 +138,21 @@ class _Join:
             self.found = self._places(names, model, file)
             self.names = names
         rows, lines = self.found
+        classes, chances = (table[name].cast(pl.Float64).to_numpy() for name in ("predicted", "probability"))
+        whole = (classes >= 0) & (classes <= 999) & (classes == np.floor(classes))
+        if table["predicted"].null_count() or not whole.all():
+            raise UserError(
+                f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
+            )
         predicted = np.full(len(self.annotations), -1, dtype=np.int16)
-        predicted[rows] = _classes(table["predicted"], file)[lines]
+        predicted[rows] = classes.astype(np.int16)[lines]
         _refuse_shifted(model, predicted[rows], self.annotations.labels[rows], file)
+        if (chances < 0).any() or (chances > 1 + 1e-6).any():
+            raise UserError(
+                f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the predicted class"
+            )
         probability = np.full(len(self.annotations), np.nan)
-        probability[rows] = _probabilities(table["probability"], file)[lines]
+        probability[rows] = chances[lines]
         return Answers(model, predicted, probability, table.height)
 
     def _places(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -188,45 +190,13 @@ def _refuse_shifted(model: str, predicted: np.ndarray, labels: np.ndarray, file:
             )
 
 
-def _classes(column: pl.Series, file: Path) -> np.ndarray:
-    """Return (rows,) int16 in 0…999."""
-    array = column.cast(pl.Float64).to_numpy()
-    if column.null_count() or not np.all((array >= 0) & (array <= 999) & (array == np.floor(array))):
-        raise UserError(
-            f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
-        )
-    return array.astype(np.int16)
+def result_files(
+    path: Path, which: str = "top", partition: str = "val", right: str = "class", by: str | None = None
+) -> dict[str, Path]:
+    """Return the result tables in `path` by the name of their set; {} if it holds predictions instead.
 
-
-def _probabilities(column: pl.Series, file: Path) -> np.ndarray:
-    """Return (rows,) float64 in [0, 1], NaN if unknown."""
-    array = column.cast(pl.Float64).to_numpy()
-    known = array[~np.isnan(array)]
-    if known.size and not (known.min() >= 0 and known.max() <= 1 + 1e-6):
-        raise UserError(
-            f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the predicted class"
-        )
-    return array
-
-
-SUMMARIES = ("worst_factor", "average", "worst_100_classes")
-FILE = "accuracies_per_factor"
-# our name of a definition of correct -> the folder of the published tree
-FOLDERS = {"class": "class", "metaclass": "metaclass", "real": "real_class"}
-
-
-@dataclass(frozen=True)
-class ResultSelection:
-    """Which tables of the published tree to read: top or multi factors, partition, definition of correct, grouping."""
-
-    which: str = "top"
-    partition: str = "val"
-    right: str = "class"
-    by: str | None = None
-
-
-def result_files(path: Path, wanted: ResultSelection = ResultSelection()) -> dict[str, Path]:
-    """Return the result tables in `path` by the name of their set; {} if it holds predictions instead."""
+    which, partition, right, by: the tables of the published tree to read.
+    """
     if path.is_file():
         tree_name = path.stem.startswith(FILE) and len(path.parents) > 1
         name = path.parent.parent.name if tree_name else path.stem
@@ -235,7 +205,15 @@ def result_files(path: Path, wanted: ResultSelection = ResultSelection()) -> dic
         return {}
     tree = next((root for root in (path, path / "results") if any(root.glob("*/*_factor"))), None)
     if tree is not None:
-        return _of_tree(tree, wanted)
+        if right not in FOLDERS:
+            raise UserError(f"the published tables have no --right {right}", allowed=", ".join(FOLDERS))
+        file_name = f"{FILE}_metaclass.csv" if by == "metaclass" else f"{FILE}.csv"
+        pattern = f"{partition}/{which}_factor/*/{FOLDERS[right]}/{file_name}"
+        if tables := {path.parent.parent.name: path for path in sorted(tree.glob(pattern))}:
+            return tables
+        there = sorted({str(path.relative_to(tree)) for path in tree.glob(f"*/*_factor/*/*/{FILE}*.csv")})
+        shown = ", ".join(there[:6]) + (f", … ({len(there)} in all)" if len(there) > 6 else "")
+        raise UserError(f"{tree} contains no table {pattern}", allowed=shown or "the published folder `results`")
     files = {file.stem: file for file in sorted(path.glob("*.csv")) if not file.name.startswith(".")}
     results = {name: file for name, file in files.items() if _is_results(file)}
     if results and len(results) < len(files):
@@ -271,19 +249,6 @@ def choose_sets(files: dict[str, Path], text: str | None) -> dict[str, Path]:
     return chosen
 
 
-def _of_tree(tree: Path, wanted: ResultSelection) -> dict[str, Path]:
-    if wanted.right not in FOLDERS:
-        raise UserError(f"the published tables have no --right {wanted.right}", allowed=", ".join(FOLDERS))
-    file = f"{FILE}_metaclass.csv" if wanted.by == "metaclass" else f"{FILE}.csv"
-    pattern = f"{wanted.partition}/{wanted.which}_factor/*/{FOLDERS[wanted.right]}/{file}"
-    found = {path.parent.parent.name: path for path in sorted(tree.glob(pattern))}
-    if not found:
-        there = sorted({str(path.relative_to(tree)) for path in tree.glob(f"*/*_factor/*/*/{FILE}*.csv")})
-        shown = ", ".join(there[:6]) + (f", … ({len(there)} in all)" if len(there) > 6 else "")
-        raise UserError(f"{tree} contains no table {pattern}", allowed=shown or "the published folder `results`")
-    return found
-
-
 def _is_results(file: Path) -> bool:
     """Whether the first line names a model and an average or factors, and no images."""
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
@@ -312,17 +277,14 @@ def _read(name: str, file: Path, by: str | None) -> pl.DataFrame:
     twice = numbers.filter(numbers.select(keys).is_duplicated())
     if not twice.is_empty():
         raise UserError(f"{file} has '{twice['model'][0]}' more than once", allowed="one row per model")
-    numbers = numbers.with_columns(pl.col(measured).fill_nan(None))
+    numbers = numbers.with_columns(pl.col(measured).fill_nan(None)).with_columns(error=1 - pl.col("average"))
     order = [column for column in (*FACTORS, *SUMMARIES) if column in measured]
     long = numbers.with_row_index("row").unpivot(
-        order, index=["row", *keys], variable_name="factor", value_name="accuracy"
+        order, index=["row", *keys, "error"], variable_name="factor", value_name="accuracy"
     )
-    position = pl.col("factor").replace_strict({f: i for i, f in enumerate(order)}, return_dtype=pl.Int32)
-    averages = numbers.select(*keys, (1 - pl.col("average")).alias("error"))
-    long = long.sort("row", position).join(averages, on=keys, maintain_order="left")
     ratio = pl.when(pl.col("error") > 0).then((1 - pl.col("accuracy")) / pl.col("error"))
     empty = pl.lit(None, pl.Float64)
-    return long.select(
+    return long.sort("row", pl.col("factor").cast(pl.Enum(order))).select(
         pl.lit(name).alias("set"), *keys, "factor", pl.lit(None, pl.Int64).alias("n"), "accuracy",
         ratio.alias("error_ratio"), empty.alias("low"), empty.alias("high"), empty.alias("coverage"),
     )  # fmt: skip

@@ -17,6 +17,9 @@ from .answers import Answers
 RIGHT = ("class", "metaclass", "real", "real-standard")
 BY = ("metaclass",)
 WORST_CLASSES = 100
+# A slight regularization keeps the fit finite if a rare factor's images are all right or all wrong.
+_RIDGE = 1e-4
+_STEPS = 100
 
 
 def correct_predictions(
@@ -65,7 +68,6 @@ def factor_errors(
     correct, counted = correct_predictions(annotations, answers, right)
     n, total = annotations.count(counted, by == "metaclass")
     n_right, total_right = annotations.count(correct, by == "metaclass")
-    groups = len(total)
     n, n_right = np.column_stack([n, total]), np.column_stack([n_right, total_right])
     names = [*FACTORS, "average"]
     if not by:
@@ -82,16 +84,10 @@ def factor_errors(
         for column in (n, accuracy, ratio, low, high)
     ]
     names.insert(len(FACTORS), "worst_factor")
-    return pl.DataFrame(
-        {
-            "model": [answers.model] * (groups * len(names)),
-            **({"metaclass": np.repeat(METACLASSES, len(names)).tolist()} if by else {}),
-            "factor": names * groups,
-            **dict(zip(("n", "accuracy", "error_ratio", "low", "high"), columns, strict=True)),
-            "coverage": [answers.coverage] * (groups * len(names)),
-        },
-        nan_to_null=True,
-    )
+    keys = {"model": answers.model, **({"metaclass": np.repeat(METACLASSES, len(names)).tolist()} if by else {})}
+    numbers = dict(zip(("n", "accuracy", "error_ratio", "low", "high"), columns, strict=True))
+    table = {**keys, "factor": names * len(total), **numbers, "coverage": answers.coverage}
+    return pl.DataFrame(table, nan_to_null=True)
 
 
 def worst_classes(
@@ -165,24 +161,13 @@ def factor_calibration(
         masks = [*(annotations.factors & member[:, None]).T, member]
         n = [int(mask.sum()) for mask in masks]
         values = [expected_calibration_error(correct[mask], answers.probability[mask]) for mask in masks]
-        per_factor = np.array(values[: len(FACTORS)])
-        worst = int(np.argmax(np.nan_to_num(per_factor, nan=-1.0)))
+        worst = int(np.argmax(np.nan_to_num(values[: len(FACTORS)], nan=-1.0)))
         n.insert(len(FACTORS), n[worst])
         values.insert(len(FACTORS), values[worst])
-        columns = {
-            "model": [answers.model] * len(n),
-            **({"metaclass": [name] * len(n)} if by else {}),
-            "factor": [*FACTORS, "worst_factor", "average"],
-            "n": n,
-            "calibration_error": values,
-        }
-        tables.append(pl.DataFrame(columns, nan_to_null=True))
+        keys = {"model": answers.model, **({"metaclass": name} if by else {})}
+        columns = {"factor": [*FACTORS, "worst_factor", "average"], "n": n, "calibration_error": values}
+        tables.append(pl.DataFrame({**keys, **columns}, nan_to_null=True))
     return pl.concat(tables)
-
-
-# A slight regularization keeps the fit finite if a rare factor's images are all right or all wrong.
-_RIDGE = 1e-4
-_STEPS = 100
 
 
 def adjusted_error_ratios(
@@ -216,25 +201,22 @@ def adjusted_error_ratios(
         design = np.column_stack([np.ones(len(patterns)), patterns[:, varied]]).astype(float)
         coefficients, covariance = logistic_regression(design, wrong, images)
         z = special.ndtri(0.5 + level / 2)
+
+        def interval(log_ratio: float, gradient: np.ndarray) -> np.ndarray:
+            half = z * float(np.sqrt(gradient @ covariance @ gradient))
+            return np.exp([log_ratio, log_ratio - half, log_ratio + half])
+
         for column, factor in enumerate(varied, start=1):
             on, on_slope = _standardized(design, images, coefficients, column, 1.0)
             off, off_slope = _standardized(design, images, coefficients, column, 0.0)
-            above = _log_interval(np.log(on / average), on_slope / on, covariance, z)
-            against = _log_interval(np.log(on / off), on_slope / on - off_slope / off, covariance, z)
+            above = interval(np.log(on / average), on_slope / on)
+            against = interval(np.log(on / off), on_slope / on - off_slope / off)
             wald = coefficients[column] / np.sqrt(covariance[column, column])
             fitted[factor] = [*above, *against, 2 * special.ndtr(-abs(wald))]
-    ratio = divide(n_wrong, n * average)
     names = ("adjusted_error_ratio", "low", "high", "risk_ratio", "risk_low", "risk_high", "p_value")
-    return pl.DataFrame(
-        {
-            "model": [answers.model] * len(FACTORS),
-            "factor": FACTORS,
-            "n": n.astype(np.int64),
-            "error_ratio": ratio,
-            **dict(zip(names, fitted.T, strict=True)),
-        },
-        nan_to_null=True,
-    )
+    keys = {"model": answers.model, "factor": FACTORS, "n": n.astype(np.int64)}
+    table = {**keys, "error_ratio": divide(n_wrong, n * average), **dict(zip(names, fitted.T, strict=True))}
+    return pl.DataFrame(table, nan_to_null=True)
 
 
 def logistic_regression(design: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -263,10 +245,3 @@ def _standardized(
     chance = expit(changed @ coefficients)
     weight = images / images.sum()
     return float(weight @ chance), (weight * chance * (1 - chance)) @ changed
-
-
-def _log_interval(
-    log_ratio: float, gradient: np.ndarray, covariance: np.ndarray, z: float
-) -> tuple[float, float, float]:
-    half = z * float(np.sqrt(gradient @ covariance @ gradient))
-    return float(np.exp(log_ratio)), float(np.exp(log_ratio - half)), float(np.exp(log_ratio + half))

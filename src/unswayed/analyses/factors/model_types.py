@@ -14,10 +14,22 @@ from scipy import special
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS, Annotations
 
+from .. import schema
 from ..drops.groups import read_model_csv, read_model_groups
 from ..statistics.paired import holm, mcnemar, percentiles
 from .answers import Answers
 from .error_ratios import correct_predictions, divide
+
+_FACTOR = pl.col("factor").cast(pl.Enum(FACTORS))  # to sort by
+_DEGREE = 3
+# The published analysis leaves out strengths with four or fewer models.
+LEAST_MODELS = 5
+# published set -> (the word before the strength in a model's name, the value that means no augmentation if not 0)
+SWEEPS: dict[str, tuple[str, float | None]] = {
+    "crop": ("crop", 100.0),
+    "colorjitter": ("color", None),
+    "gaussian_blur": ("smoothing", None),
+}
 
 
 def compare_models(
@@ -50,47 +62,24 @@ def compare_models(
     n = cells.sum(axis=1)
     accuracy_a, accuracy_b = (divide(cells[:, :2].sum(1), n), divide(cells[:, 0] + cells[:, 2], n))
     p_value = np.where(n > 0, mcnemar(cells[:, 1], cells[:, 2]), np.nan)
+    # Resampling images is a multinomial draw over eight cells: (with or without the factor) x the pairs of results.
+    eight = np.concatenate([cells, total - cells], axis=1)
+    ratio_a, ratio_b = _ratios(eight)
+    difference, every = ratio_a - ratio_b, total.sum()
+    low, high, ratio_p = np.full((3, len(n)), np.nan)
     rng = np.random.default_rng(seed)
-    outcome = [_ratio_difference(row, total, resamples, level, rng) for row in cells]
-    ratio_a, ratio_b, low, high, ratio_p = np.array(outcome).T
-    return pl.DataFrame(
-        {
-            "factor": [*FACTORS, "average"],
-            "n": n,
-            "accuracy_a": accuracy_a,
-            "accuracy_b": accuracy_b,
-            "difference": accuracy_a - accuracy_b,
-            "p_value": p_value,
-            "p_holm": holm(p_value),
-            "error_ratio_a": ratio_a,
-            "error_ratio_b": ratio_b,
-            "ratio_difference": ratio_a - ratio_b,
-            "low": low,
-            "high": high,
-            "ratio_p_holm": holm(ratio_p),
-        },
-        nan_to_null=True,
-    )
-
-
-def _ratio_difference(
-    row: np.ndarray, total: np.ndarray, resamples: int, level: float, rng: np.random.Generator
-) -> tuple[float, float, float, float, float]:
-    """Return (ratio of a, of b, low and high of their difference, its p-value) from (4,) counts with the factor, all.
-
-    Resampling images is a multinomial draw over eight cells: (with or without the factor) x the four pairs of results.
-    """
-    eight = np.concatenate([row, total - row])
-    ratio_a, ratio_b = _ratios(eight[None])
-    if resamples == 0 or row.sum() in (0, total.sum()) or np.isnan(ratio_a[0]) or np.isnan(ratio_b[0]):
-        return ratio_a[0], ratio_b[0], np.nan, np.nan, np.nan
-    drawn_a, drawn_b = _ratios(rng.multinomial(total.sum(), eight / total.sum(), size=resamples))
-    drawn = drawn_a - drawn_b
-    low, high = percentiles(drawn, level)
-    spread = np.nanstd(drawn)
-    difference = ratio_a[0] - ratio_b[0]
-    p_value = 2 * special.ndtr(-abs(difference) / spread) if spread > 0 else 1.0
-    return ratio_a[0], ratio_b[0], float(low), float(high), float(p_value)
+    for at in np.flatnonzero((n > 0) & (n < every) & ~np.isnan(difference)) if resamples else ():
+        drawn_a, drawn_b = _ratios(rng.multinomial(every, eight[at] / every, size=resamples))
+        low[at], high[at] = percentiles(drawn_a - drawn_b, level)
+        spread = np.nanstd(drawn_a - drawn_b)
+        ratio_p[at] = 2 * special.ndtr(-abs(difference[at]) / spread) if spread > 0 else 1.0
+    columns = {
+        "factor": [*FACTORS, "average"], "n": n, "accuracy_a": accuracy_a, "accuracy_b": accuracy_b,
+        "difference": accuracy_a - accuracy_b, "p_value": p_value, "p_holm": holm(p_value),
+        "error_ratio_a": ratio_a, "error_ratio_b": ratio_b, "ratio_difference": difference, "low": low, "high": high,
+        "ratio_p_holm": holm(ratio_p),
+    }  # fmt: skip
+    return pl.DataFrame(columns, nan_to_null=True)
 
 
 def _ratios(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -134,31 +123,30 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
     variances. Groups of one model are shown but not tested; the p-value is null where fewer than two groups are left.
     Holm's correction runs over the factors of a grouping.
     """
-    ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
-    joined = ratios.join(groups, on=shared_keys(ratios, groups), how="inner")
+    joined, known = _with_ratios(errors, groups)
     if joined.is_empty():
-        known = ", ".join(ratios["model"].unique().sort().head(5))
-        raise UserError("the groups name none of the models that have predictions", allowed=f"models such as {known}")
-    means = joined.group_by("grouping", "factor", "group").agg(
-        models=pl.len(),
-        error_ratio=pl.col("error_ratio").mean(),
-        spread=pl.col("error_ratio").std(),
-        values=pl.col("error_ratio"),
+        names = ", ".join(known.sort().head(5))
+        raise UserError("the groups name none of the models that have predictions", allowed=f"models such as {names}")
+    ratio = pl.col("error_ratio")
+    means = joined.group_by("grouping", "factor", "group", maintain_order=True).agg(
+        ratio.mean(), models=pl.len(), spread=ratio.std(), values=ratio
     )
-    tests = [
-        (*key, *_alexander_govern([np.asarray(values) for values in part["values"].to_list()]))
-        for key, part in means.group_by(["grouping", "factor"])
-    ]
-    tested = pl.DataFrame(tests, schema=["grouping", "factor", "statistic", "p_value"], orient="row").fill_nan(None)
-    tested = tested.with_columns(
-        p_holm=pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("grouping")
+    tests = []
+    for key, part in means.group_by("grouping", "factor", maintain_order=True):
+        usable = [sample for sample in part["values"].to_list() if len(sample) > 1 and np.ptp(sample) > 0]
+        statistic = p_value = None
+        if len(usable) > 1:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = scipy.stats.alexandergovern(*usable)
+            statistic, p_value = float(result.statistic), float(result.pvalue)
+        tests.append((*key, statistic, p_value))
+    tested = pl.DataFrame(tests, schema=schema("grouping factor statistic p_value"), orient="row").fill_nan(None)
+    return (
+        means.join(_corrected(tested, "grouping"), on=["grouping", "factor"])
+        .sort("grouping", _FACTOR, "group")
+        .select("grouping", "factor", "group", "models", "error_ratio", "spread", "statistic", "p_value", "p_holm")
     )
-    return means.drop("values").join(tested, on=["grouping", "factor"]).sort("grouping", factor_order(), "group")
-
-
-def factor_order() -> pl.Expr:
-    """Return the position of the column `factor` in `FACTORS`, to sort by."""
-    return pl.col("factor").replace_strict({name: index for index, name in enumerate(FACTORS)}, return_dtype=pl.Int32)
 
 
 def shared_keys(errors: pl.DataFrame, about_models: pl.DataFrame) -> list[str]:
@@ -166,30 +154,17 @@ def shared_keys(errors: pl.DataFrame, about_models: pl.DataFrame) -> list[str]:
     return [name for name in ("set", "model") if name in errors.columns and name in about_models.columns]
 
 
-def _alexander_govern(samples: list[np.ndarray]) -> tuple[float, float]:
-    usable = [sample for sample in samples if len(sample) > 1 and np.ptp(sample) > 0]
-    if len(usable) < 2:
-        return float("nan"), float("nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = scipy.stats.alexandergovern(*usable)
-    return float(result.statistic), float(result.pvalue)
+def _with_ratios(errors: pl.DataFrame, about_models: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """Return the factors' error ratios beside what is known about their models, and the models that have ratios."""
+    ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
+    joined = ratios.join(about_models, on=shared_keys(ratios, about_models), how="inner")
+    return joined, ratios["model"].unique()
 
 
-def holm_series(column: pl.Series) -> pl.Series:
-    """Return Holm's correction of a column of p-values; nulls stay null and do not count."""
-    return pl.Series(holm(column.to_numpy()), nan_to_null=True)
-
-
-_DEGREE = 3
-# The published analysis leaves out strengths with four or fewer models.
-LEAST_MODELS = 5
-# published set -> (the word before the strength in a model's name, the value that means no augmentation if not 0)
-SWEEPS: dict[str, tuple[str, float | None]] = {
-    "crop": ("crop", 100.0),
-    "colorjitter": ("color", None),
-    "gaussian_blur": ("smoothing", None),
-}
+def _corrected(table: pl.DataFrame, within: str) -> pl.DataFrame:
+    """Return the table with p_holm, Holm's correction of p_value over the rows of each `within`; null: no test."""
+    corrected = pl.col("p_value").map_batches(lambda p: pl.Series(holm(p.to_numpy()), nan_to_null=True), pl.Float64)
+    return table.with_columns(p_holm=corrected.over(within))
 
 
 def read_strengths(path: str | Path) -> pl.DataFrame:
@@ -245,19 +220,17 @@ def augmentation_groups(errors: pl.DataFrame, least: int = LEAST_MODELS) -> pl.D
         "crop": "crop", "colorjitter": "color jitter", "colorjitter_crop": "color jitter and crop",
         "adaptive_colorjitter": "color jitter by class, and crop",
     }  # fmt: skip
-    group = pl.col("set").replace_strict(names)
-    return chosen.with_columns(pl.lit("augmentation").alias("grouping"), group.alias("group"))
+    return chosen.with_columns(grouping=pl.lit("augmentation"), group=pl.col("set").replace_strict(names))
 
 
 def by_strength(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) -> pl.DataFrame:
     """Return augmentation, factor, strength, model, error_ratio and its cubic fit at that strength, `fitted`."""
-    rows = []
-    groups = _joined(errors, strengths, least).group_by(["augmentation", "factor"], maintain_order=True)
-    for _, part in groups:
+    parts = []
+    for part in _joined(errors, strengths, least).partition_by("augmentation", "factor", maintain_order=True):
         strength = part["strength"].to_numpy()
-        rows.append(part.with_columns(pl.Series("fitted", _fit(strength, part["error_ratio"].to_numpy())(strength))))
-    table = pl.concat(rows).select("augmentation", "factor", "strength", "model", "error_ratio", "fitted")
-    return table.sort("augmentation", factor_order(), "strength", "model")
+        parts.append(part.with_columns(fitted=_fit(strength, part["error_ratio"].to_numpy())(strength)))
+    table = pl.concat(parts).select("augmentation", "factor", "strength", "model", "error_ratio", "fitted")
+    return table.sort("augmentation", _FACTOR, "strength", "model")
 
 
 def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) -> pl.DataFrame:
@@ -269,22 +242,16 @@ def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) ->
     raises it. Null if a strength has only one model. `p_holm` is Holm's correction over the factors of an augmentation.
     `correlation` is Spearman's, of strength and error ratio. Strengths of fewer than `least` models are left out.
     """
-    rows = [
-        {
-            "augmentation": augmentation,
-            "factor": factor,
-            **_effect(part["strength"].to_numpy(), part["error_ratio"].to_numpy()),
-        }
-        for (augmentation, factor), part in _joined(errors, strengths, least).group_by(["augmentation", "factor"])
-    ]
-    table = pl.DataFrame(rows).fill_nan(None).sort("augmentation", factor_order())
-    p_holm = pl.col("p_value").map_batches(holm_series, return_dtype=pl.Float64).over("augmentation")
-    return table.with_columns(p_holm=p_holm).select(pl.exclude("correlation"), "correlation")
+    rows = []
+    for (augmentation, factor), part in _joined(errors, strengths, least).group_by("augmentation", "factor"):
+        effect = _effect(part["strength"].to_numpy(), part["error_ratio"].to_numpy())
+        rows.append({"augmentation": augmentation, "factor": factor, **effect})
+    table = pl.DataFrame(rows).fill_nan(None).sort("augmentation", _FACTOR)
+    return _corrected(table, "augmentation").select(pl.exclude("correlation"), "correlation")
 
 
 def _joined(errors: pl.DataFrame, strengths: pl.DataFrame, least: int) -> pl.DataFrame:
-    ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
-    joined = ratios.join(strengths, on=shared_keys(ratios, strengths), how="inner")
+    joined, _ = _with_ratios(errors, strengths)
     if joined.is_empty():
         raise UserError("the strengths name none of the models that have predictions")
     joined = _enough(joined, least)
@@ -320,13 +287,7 @@ def _effect(strength: np.ndarray, ratio: np.ndarray) -> dict[str, float | int]:
             statistic, p_value = float(result.statistic), float(result.pvalue)
         if len(tried) > 1:
             correlation = float(scipy.stats.spearmanr(strength, ratio).statistic)
-    return {
-        "models": len(ratio),
-        "best_strength": float(tried[best]),
-        "worst_strength": float(tried[worst]),
-        "best": float(level[best]),
-        "worst": float(level[worst]),
-        "statistic": statistic,
-        "p_value": p_value,
-        "correlation": correlation,
-    }
+    strengths = {"best_strength": float(tried[best]), "worst_strength": float(tried[worst])}
+    fitted = {"best": float(level[best]), "worst": float(level[worst])}
+    tests = {"statistic": statistic, "p_value": p_value, "correlation": correlation}
+    return {"models": len(ratio), **strengths, **fitted, **tests}

@@ -20,26 +20,38 @@ from .. import schema
 from .answers import Answers, answer_files
 from .error_ratios import correct_predictions
 
+_METACLASS_AND_FACTOR = {
+    "metaclass": np.repeat(METACLASSES, len(FACTORS)).tolist(),
+    "factor": list(FACTORS) * len(METACLASSES),
+}
+_EDITED = ("model", "file_name", "edit", "correct")
+# An edit that enlarges the object is not comparable with images whose object is smaller than usual.
+_NOT_MEANT = ("size-full",)
 
-def prevalence(annotations: Annotations) -> pl.DataFrame:
-    """Return rows (factor, n, prevalence): n_f and n_f / Σ n_f, which sums to one over the factors."""
+
+def prevalence(annotations: Annotations, by: str | None = None) -> pl.DataFrame:
+    """Return rows (factor, n, prevalence): n_f and n_f / Σ n_f, which sums to one over the factors.
+
+    by: `metaclass` for rows (metaclass, factor, n, prevalence, shift); shift: (p_f within the metaclass - p_f) / p_f,
+    0 if p_f is 0.
+    """
     counts = annotations.factors.sum(axis=0)
-    return pl.DataFrame({"factor": FACTORS, "n": counts, "prevalence": _shares(counts)}, nan_to_null=True)
+    if by != "metaclass":
+        return pl.DataFrame({"factor": FACTORS, "n": counts, "prevalence": _shares(counts)}, nan_to_null=True)
+    within, _ = annotations.count(np.ones(len(annotations), bool), by_metaclass=True)
+    shares = _shares(within)
+    columns = {"n": within, "prevalence": shares, "shift": _shift(shares, _shares(counts))}
+    columns = {name: values.ravel() for name, values in columns.items()}
+    return pl.DataFrame({**_METACLASS_AND_FACTOR, **columns}, nan_to_null=True)
 
 
 def factor_distribution(every: Sequence[Annotations]) -> pl.DataFrame:
     """Return rows (partition, which, factor, n, images, share): the share of a partition's images with each factor."""
     tables = []
     for selection in every:
-        counts = selection.factors.sum(axis=0)
-        columns = {
-            "partition": selection.partition,
-            "which": selection.which,
-            "factor": FACTORS,
-            "n": counts,
-            "images": len(selection),
-        }
-        tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(selection))}))
+        n, images = selection.factors.sum(axis=0), len(selection)
+        columns = {"partition": selection.partition, "which": selection.which, "factor": FACTORS, "n": n}
+        tables.append(pl.DataFrame({**columns, "images": images, "share": n / max(1, images)}))
     return pl.concat(tables)
 
 
@@ -51,21 +63,6 @@ def active_factor_counts(every: Sequence[Annotations]) -> pl.DataFrame:
         columns = {"partition": selection.partition, "factors": np.arange(len(counts)), "n": counts}
         tables.append(pl.DataFrame({**columns, "share": counts / max(1, len(selection))}))
     return pl.concat(tables).filter(pl.col("n") > 0)
-
-
-def metaclass_shift(annotations: Annotations) -> pl.DataFrame:
-    """Return rows (metaclass, factor, n, prevalence, shift): (p_f within the metaclass - p_f) / p_f, 0 if p_f is 0."""
-    counts, _ = annotations.count(np.ones(len(annotations), bool), by_metaclass=True)
-    shares = _shares(counts)
-    return pl.DataFrame(
-        {
-            **_metaclass_and_factor(),
-            "n": counts.ravel(),
-            "prevalence": shares.ravel(),
-            "shift": _shift(shares, _shares(annotations.factors.sum(axis=0))).ravel(),
-        },
-        nan_to_null=True,
-    )
 
 
 def misclassification_shift(
@@ -80,18 +77,8 @@ def misclassification_shift(
     everything, _ = annotations.count(counted, by == "metaclass")
     mistakes, _ = annotations.count(counted & ~correct, by == "metaclass")
     shift = _shift(_shares(mistakes), _shares(everything))
-    return pl.DataFrame(
-        {
-            "model": [answers.model] * shift.size,
-            **(_metaclass_and_factor() if by == "metaclass" else {"factor": FACTORS}),
-            "n_wrong": mistakes.ravel(),
-            "shift": shift.ravel(),
-        }
-    )
-
-
-def _metaclass_and_factor() -> dict[str, list[str]]:
-    return {"metaclass": np.repeat(METACLASSES, len(FACTORS)).tolist(), "factor": list(FACTORS) * len(METACLASSES)}
+    names = _METACLASS_AND_FACTOR if by == "metaclass" else {"factor": FACTORS}
+    return pl.DataFrame({"model": answers.model, **names, "n_wrong": mistakes.ravel(), "shift": shift.ravel()})
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:
@@ -121,29 +108,15 @@ def factor_correlation(annotations: Annotations) -> pl.DataFrame:
         t = r * np.sqrt((n - 2) / ((1 - r) * (1 + r)))
     p = 2 * scipy.stats.t.sf(np.abs(t), n - 2)
     others = [*FACTORS, *METACLASSES]
-    return pl.DataFrame(
-        {
-            "factor": np.repeat(FACTORS, len(others)).tolist(),
-            "other": others * len(FACTORS),
-            "correlation": r.ravel(),
-            "p_value": p.ravel(),
-        },
-        nan_to_null=True,
-    )
-
-
-_EDITED = ("model", "file_name", "edit", "correct")
-# An edit that enlarges the object is not comparable with images whose object is smaller than usual.
-_NOT_MEANT = ("size-full",)
+    names = {"factor": np.repeat(FACTORS, len(others)).tolist(), "other": others * len(FACTORS)}
+    return pl.DataFrame({**names, "correlation": r.ravel(), "p_value": p.ravel()}, nan_to_null=True)
 
 
 def read_edited(path: str | Path) -> pl.DataFrame:
     """Return rows (model, file_name, edit, correct) of every Parquet file in `path` with edited pictures."""
     tables = []
     for file in answer_files(path):
-        if file.suffix.lower() != ".parquet":
-            continue
-        if set(_EDITED) <= set(column_names(file)):
+        if file.suffix.lower() == ".parquet" and set(_EDITED) <= set(column_names(file)):
             frame = polars_table(read_checked(file, STORED, select=_EDITED))
             texts = pl.col("model", "file_name", "edit").cast(pl.String)  # files hold them as categories
             tables.append(frame.select(texts, pl.col("correct").cast(pl.Boolean)))
@@ -168,26 +141,22 @@ def drop_and_error_ratio(annotations: Annotations, edited: pl.DataFrame) -> pl.D
     if original.is_empty():
         raise UserError("the predictions contain no `original` rows, so there is no drop")
     tables = []
+    wrong = 1 - pl.col("before")
     # The name of an edited attribute is the beginning of the names of its edits.
     for attribute, factor in similar_factors().items():
         named = (pl.col("edit") == attribute) | pl.col("edit").str.starts_with(f"{attribute}-")
-        of_attribute = known.filter(named & ~pl.col("edit").is_in(_NOT_MEANT))
-        per_image = of_attribute.group_by("model", "key").agg(
-            after=pl.col("correct").mean(), has_factor=pl.col(factor).first()
-        )
-        tables.append(
-            per_image.join(original, on=["model", "key"])
-            .group_by("model")
-            .agg(
-                attribute=pl.lit(attribute),
-                factor=pl.lit(factor),
-                n=pl.len(),
-                n_factor=pl.col("has_factor").sum(),
-                accuracy=pl.col("before").mean(),
-                drop=100 * (pl.col("before") - pl.col("after")).mean(),
-                error_ratio=(1 - pl.col("before").filter("has_factor")).mean() / (1 - pl.col("before")).mean(),
-            )
-        )
+        of_attribute = known.filter(named & ~pl.col("edit").is_in(_NOT_MEANT)).group_by("model", "key")
+        per_image = of_attribute.agg(after=pl.col("correct").mean(), has_factor=pl.col(factor).first())
+        table = per_image.join(original, on=["model", "key"]).group_by("model").agg(
+            attribute=pl.lit(attribute),
+            factor=pl.lit(factor),
+            n=pl.len(),
+            n_factor=pl.col("has_factor").sum(),
+            accuracy=pl.col("before").mean(),
+            drop=100 * (pl.col("before") - pl.col("after")).mean(),
+            error_ratio=wrong.filter("has_factor").mean() / wrong.mean(),
+        )  # fmt: skip
+        tables.append(table)
     together = pl.concat(tables).with_columns(pl.col("error_ratio").replace([float("nan"), float("inf")], None))
     return together.sort("attribute", "model")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -15,43 +16,9 @@ from unswayed.choices import takes
 from unswayed.errors import UserError, unknown
 from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
-from .answers import (
-    Answers,
-    ResultSelection,
-    choose_sets,
-    coverage,
-    human_answers,
-    read_answers,
-    read_results,
-    result_files,
-)
+from . import model_types, prevalence
+from .answers import Answers, choose_sets, coverage, human_answers, read_answers, read_results, result_files
 from .error_ratios import adjusted_error_ratios, factor_calibration, factor_errors
-from .model_types import (
-    LEAST_MODELS,
-    augmentation_groups,
-    by_strength,
-    compare_model_types,
-    compare_models,
-    published_groups,
-    read_groups,
-    read_strengths,
-    shared_keys,
-    spill_over,
-    strengths_by_name,
-)
-from .prevalence import (
-    active_factor_counts,
-    correlation_over_models,
-    drop_and_error_ratio,
-    factor_correlation,
-    factor_distribution,
-    metaclass_shift,
-    misclassification_shift,
-    prevalence,
-    read_edited,
-)
-
-TableKey = tuple[str, str, str | None]  # which, right, by
 
 # decimals in displayed tables
 DIGITS = {
@@ -82,8 +49,7 @@ class Study(FactorSettings):
     @cached_property
     def results(self) -> dict[str, Path]:
         """The published result tables by set; {} if there are predictions instead."""
-        wanted = ResultSelection(self.which, self.partition, self.right, self.by)
-        files = result_files(self.given, wanted)
+        files = result_files(self.given, self.which, self.partition, self.right, self.by)
         if self.sets is not None and not files:
             raise UserError("--sets chooses among published result tables", allowed=f"{self.given} has predictions")
         return choose_sets(files, self.sets)
@@ -113,25 +79,24 @@ class Study(FactorSettings):
     def over_models(self, measure: Callable[..., pl.DataFrame], *arguments: object, **options: object) -> pl.DataFrame:
         return pl.concat([measure(self.annotations, answers, *arguments, **options) for answers in self.answers()])
 
+    @property
+    def intervals(self) -> dict[str, Any]:
+        """The settings of the bootstrap."""
+        return {"resamples": self.resamples, "level": self.level, "seed": self.seed}
+
 
 def errors(study: Study) -> pl.DataFrame:
     """Return `factor_errors` of every model; with ReaL also of the original labels, under the name `human`."""
-    options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
-    table = study.errors(study.by, **options)
+    table = study.errors(study.by, **study.intervals)
     if study.right.startswith("real") and not study.results and "human" not in table["model"]:
         human = human_answers(study.annotations)
-        table.extend(factor_errors(study.annotations, human, study.right, study.by, **options))  # type: ignore[arg-type]
+        table.extend(factor_errors(study.annotations, human, study.right, study.by, **study.intervals))
     return table
-
-
-def prevalences(study: Study) -> pl.DataFrame:
-    return metaclass_shift(study.annotations) if study.by == "metaclass" else prevalence(study.annotations)
 
 
 def _all_annotations(study: Study, selections: Sequence[str] = WHICH) -> list[Annotations]:
     pairs = itertools.product(selections, ("train", "val"))
-    load = partial(load_annotations, folder=study.folder, keep_prototypes=study.keep_prototypes)
-    return [load(which, partition) for which, partition in pairs]
+    return [load_annotations(*pair, study.folder, keep_prototypes=study.keep_prototypes) for pair in pairs]
 
 
 def accuracies(study: Study) -> pl.DataFrame:
@@ -145,15 +110,15 @@ def accuracies(study: Study) -> pl.DataFrame:
     groups = _groups(study, table)
     grouping = groups["grouping"][0] if len(groups) else ""
     groups = groups.filter(pl.col("grouping") == grouping)
-    grouped = table.join(groups, on=shared_keys(table, groups), maintain_order="left")
+    grouped = table.join(groups, on=model_types.shared_keys(table, groups), maintain_order="left")
     if grouped.is_empty():
         raise UserError("the groups name none of the models")
     return grouped.select(*keys, "group", "average", "factor", "accuracy", "error_ratio")
 
 
-def model_types(study: Study) -> pl.DataFrame:
+def types_of_models(study: Study) -> pl.DataFrame:
     table = study.errors(resamples=0)
-    return compare_model_types(table, _groups(study, table))
+    return model_types.compare_model_types(table, _groups(study, table))
 
 
 def _groups(study: Study, table: pl.DataFrame) -> pl.DataFrame:
@@ -163,24 +128,25 @@ def _groups(study: Study, table: pl.DataFrame) -> pl.DataFrame:
             run="unswayed factors … --groups FILE.csv, or --groups published for the paper's types",
         )
     if str(study.groups) == "published":
-        return published_groups(table, published_types(study.folder))
+        return model_types.published_groups(table, published_types(study.folder))
     if str(study.groups) == "augmentations":
         if not study.results:
             raise UserError("--groups augmentations is for the published result tables", allowed="--groups FILE.csv")
-        return augmentation_groups(table, study.models_per_strength or LEAST_MODELS)
-    return read_groups(study.groups)
+        return model_types.augmentation_groups(table, study.models_per_strength or model_types.LEAST_MODELS)
+    return model_types.read_groups(study.groups)
 
 
 def _swept(study: Study) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Return the error ratios, the models' strengths and the least number of models of a strength."""
+    least = study.models_per_strength
     if study.strengths is not None:
-        return study.errors(resamples=0), read_strengths(study.strengths), study.models_per_strength or 1
+        return study.errors(resamples=0), model_types.read_strengths(study.strengths), least or 1
     if not study.results:
         raise UserError(
             "the table spill-over needs the models' augmentations", run="unswayed factors … --strengths FILE.csv"
         )
     table = study.errors(resamples=0)
-    return table, strengths_by_name(table), study.models_per_strength or LEAST_MODELS
+    return table, model_types.strengths_by_name(table), least or model_types.LEAST_MODELS
 
 
 def compared(study: Study) -> pl.DataFrame:
@@ -191,31 +157,31 @@ def compared(study: Study) -> pl.DataFrame:
         if name not in found:
             raise unknown("model", name, [answers.model for answers in study.answers()])
     a, b = (found[name] for name in study.pair)
-    options = {"resamples": study.resamples, "level": study.level, "seed": study.seed}
-    return compare_models(study.annotations, a, b, study.right, **options)  # type: ignore[arg-type]
+    return model_types.compare_models(study.annotations, a, b, study.right, **study.intervals)
 
 
 def editing(study: Study) -> pl.DataFrame:
     """Return one row per model and attribute, with the correlation over all models."""
-    pairs = drop_and_error_ratio(study.annotations, read_edited(study.edited or study.given))
-    return pairs.join(correlation_over_models(pairs), on=["attribute", "factor"], how="left")
+    annotations, edited = study.annotations, prevalence.read_edited(study.edited or study.given)
+    pairs = prevalence.drop_and_error_ratio(annotations, edited)
+    return pairs.join(prevalence.correlation_over_models(pairs), on=["attribute", "factor"], how="left")
 
 
 TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
     "errors": errors,
     "accuracy": accuracies,
     "calibration": lambda study: study.over_models(factor_calibration, study.right, study.by),
-    "mistakes": lambda study: study.over_models(misclassification_shift, study.right, study.by),
+    "mistakes": lambda study: study.over_models(prevalence.misclassification_shift, study.right, study.by),
     "adjusted": lambda study: study.over_models(adjusted_error_ratios, study.right, level=study.level),
     "compare": compared,
     "coverage": lambda study: study.over_models(coverage),
-    "prevalence": prevalences,
-    "distribution": lambda study: factor_distribution(_all_annotations(study)),
-    "active-factors": lambda study: active_factor_counts(_all_annotations(study, ("multi",))),
-    "correlation": lambda study: factor_correlation(study.annotations),
-    "model-types": model_types,
-    "spill-over": lambda study: spill_over(*_swept(study)),
-    "strengths": lambda study: by_strength(*_swept(study)),
+    "prevalence": lambda study: prevalence.prevalence(study.annotations, study.by),
+    "distribution": lambda study: prevalence.factor_distribution(_all_annotations(study)),
+    "active-factors": lambda study: prevalence.active_factor_counts(_all_annotations(study, ("multi",))),
+    "correlation": lambda study: prevalence.factor_correlation(study.annotations),
+    "model-types": types_of_models,
+    "spill-over": lambda study: model_types.spill_over(*_swept(study)),
+    "strengths": lambda study: model_types.by_strength(*_swept(study)),
     "editing": editing,
 }
 # the tables that published result tables are enough for
@@ -243,7 +209,7 @@ def published_tables(
 ) -> dict[tuple[str, str, str | None], pl.DataFrame]:
     """Return the twelve tables of the published toolkit by (which, right, by), reading the predictions once."""
     chosen = [load_annotations(which, folder=folder) for which in WHICH]
-    tables: dict[TableKey, list[pl.DataFrame]] = {}
+    tables: dict[tuple[str, str, str | None], list[pl.DataFrame]] = {}
     # Both selections annotate the same images in the same order, so predictions are joined only once.
     assert chosen[0].keys.equals(chosen[1].keys)
     for answers in itertools.chain(read_answers(predictions, chosen[0]), [human_answers(chosen[0])]):
