@@ -9,6 +9,7 @@ The same as options: `onnx:FILE?crop=224&resize=256&mean=0.5&std=0.5&labels=FILE
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import logging
 import mmap
@@ -67,7 +68,13 @@ class Runtime:
 
 
 def open_deployed(
-    spec: Spec, load: Callable[[Path, Settings, str], Runtime], device: str | None = None, gpu: bool = False
+    spec: Spec,
+    labels: LabelSpace | None = None,
+    *,
+    load: Callable[[Path, Settings, str], Runtime],
+    gpu: bool = False,
+    device: str | None = None,
+    precision: str | None = None,
 ) -> Classifier:
     """The classifier in the file that `spec` names, without gradients and without a heat layer.
 
@@ -89,6 +96,7 @@ def open_deployed(
     used = {"label_offset": module.offset, "layout": module.layout, "output": runtime.output}
     used |= {"scores": module.scores} if module.scores != "logits" else {}
     used |= {"batch": module.fixed} if settings["batch"] else {}
+    digests = [sha256(file) for file in (path, *runtime.files)]
     return Classifier(
         LogProbabilities(module) if module.scores == "probabilities" else module,
         transform,
@@ -97,7 +105,7 @@ def open_deployed(
         device=device,
         precision="fp32",
         origin={"library": runtime.library, "file": str(path), "settings": used},
-        fixed_hash=_hash((path, *runtime.files)),
+        fixed_hash=hashlib.sha256("".join(digests).encode()).hexdigest() if runtime.files else digests[0],
     )
 
 
@@ -171,14 +179,17 @@ class _RuntimeModule(nn.Module):
     def __init__(self, runtime: Runtime, settings: Settings, classes: int, name: str) -> None:
         super().__init__()
         self.runtime, self.classes, self.name = runtime, classes, name
-        self.layout = str(settings.get("layout") or _layout(runtime.shape)).upper()
+        shape = runtime.shape or ()
+        # Channels last only if the file states three of them there.
+        stated = "NHWC" if len(shape) == 4 and shape[3] == 3 and shape[1] != 3 else "NCHW"
+        self.layout = str(settings.get("layout") or stated).upper()
         if self.layout not in LAYOUTS:
             raise unknown("layout", self.layout, LAYOUTS)
         self.scores = str(settings.get("scores") or "logits")
         if self.scores not in SCORES:
             raise unknown("kind of scores", self.scores, SCORES)
         self.offset = int(settings["label_offset"])
-        batch = runtime.shape[0] if runtime.shape else None
+        batch = shape[0] if shape else None
         # A dynamically quantized network finds its ranges in the batch: with one picture, each is treated alone.
         self.fixed = settings["batch"] or (batch if isinstance(batch, int) and batch > 0 else None)
 
@@ -224,40 +235,23 @@ def _whole(settings: Settings, name: str, least: int) -> int | None:
     return int(text)
 
 
-def _layout(shape: Shape | None) -> str:
-    """The layout of an input shape: channels last only if the file states three of them there."""
-    last = shape is not None and len(shape) == 4 and shape[3] == 3 and shape[1] != 3
-    return "NHWC" if last else "NCHW"
-
-
-def _hash(files: Sequence[Path]) -> str:
-    """SHA-256 of the file, and of the files that hold its tensors, if there are any."""
-    if len(files) == 1:
-        return sha256(files[0])
-    return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
-
-
 # How a protobuf states where a tensor's bytes are: the pair ("location", FILE), the name's length in one or two bytes.
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
 
 
-def open_onnx(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
-    """`onnx:FILE`, an ONNX file as a classifier, run by onnxruntime on the CPU."""
+def _load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
     import onnxruntime
 
-    def load(path: Path, settings: Settings, device: str) -> Runtime:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        output = _output(settings, [port.name for port in session.get_outputs()])
-        entry = session.get_inputs()[0]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    output = _output(settings, [port.name for port in session.get_outputs()])
+    entry = session.get_inputs()[0]
 
-        def run(pixels: torch.Tensor) -> Output:
-            return session.run([output], {entry.name: pixels.numpy()})[0]
+    def run(pixels: torch.Tensor) -> Output:
+        return session.run([output], {entry.name: pixels.numpy()})[0]
 
-        return Runtime(run, f"onnxruntime {onnxruntime.__version__}", entry.shape, output, _files_beside(path))
-
-    return open_deployed(spec, load, where.get("device"))
+    return Runtime(run, f"onnxruntime {onnxruntime.__version__}", entry.shape, output, _files_beside(path))
 
 
 def _files_beside(path: Path) -> tuple[Path, ...]:
@@ -271,97 +265,69 @@ def _files_beside(path: Path) -> tuple[Path, ...]:
     return tuple(path.parent / name for name in sorted(names) if (path.parent / name).is_file())
 
 
-def open_openvino(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
-    """`openvino:FILE`, what OpenVINO reads (.xml with its .bin, or .onnx, .tflite), run on the CPU in float32."""
+def _load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
     import openvino
 
-    def load(path: Path, settings: Settings, device: str) -> Runtime:
-        core = openvino.Core()
-        # Without the hint some processors compute in bfloat16; a quantized model keeps its integers in any case.
-        hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
-        compiled = core.compile_model(core.read_model(str(path)), "CPU", hints)
-        names = [port.any_name if port.names else str(number) for number, port in enumerate(compiled.outputs)]
-        output = _output(settings, names)
-        shape = [side.get_length() if side.is_static else None for side in compiled.inputs[0].partial_shape]
-        port = compiled.outputs[names.index(output)]
+    core = openvino.Core()
+    # Without the hint some processors compute in bfloat16; a quantized model keeps its integers in any case.
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
+    compiled = core.compile_model(core.read_model(str(path)), "CPU", hints)
+    names = [port.any_name if port.names else str(number) for number, port in enumerate(compiled.outputs)]
+    output = _output(settings, names)
+    shape = [side.get_length() if side.is_static else None for side in compiled.inputs[0].partial_shape]
+    port = compiled.outputs[names.index(output)]
 
-        def run(pixels: torch.Tensor) -> Output:
-            # A copy, since the next run writes to the same memory.
-            return compiled([pixels.numpy()])[port].copy()
+    def run(pixels: torch.Tensor) -> Output:
+        # A copy, since the next run writes to the same memory.
+        return compiled([pixels.numpy()])[port].copy()
 
-        tensors = path.with_suffix(".bin")
-        version = openvino.__version__.partition("-")[0]
-        beside = (tensors,) if path.suffix == ".xml" and tensors.is_file() else ()
-        return Runtime(run, f"openvino {version}", shape, output, beside)
-
-    return open_deployed(spec, load, where.get("device"))
+    tensors = path.with_suffix(".bin")
+    beside = (tensors,) if path.suffix == ".xml" and tensors.is_file() else ()
+    return Runtime(run, f"openvino {openvino.__version__.partition('-')[0]}", shape, output, beside)
 
 
-def open_tflite(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
-    """`tflite:FILE`, run by LiteRT on the CPU; integer inputs and outputs are scaled as the file states."""
+def _load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
+    """LiteRT; integer inputs and outputs are scaled as the file states."""
     from ai_edge_litert.interpreter import Interpreter
 
-    def load(path: Path, settings: Settings, device: str) -> Runtime:
-        interpreter = Interpreter(model_path=str(path), num_threads=torch.get_num_threads())
-        interpreter.allocate_tensors()
-        [entry, *_] = interpreter.get_input_details()
-        ports = {port["name"]: port for port in interpreter.get_output_details()}
-        output = _output(settings, list(ports))
+    interpreter = Interpreter(model_path=str(path), num_threads=torch.get_num_threads())
+    interpreter.allocate_tensors()
+    [entry, *_] = interpreter.get_input_details()
+    ports = {port["name"]: port for port in interpreter.get_output_details()}
+    output = _output(settings, list(ports))
 
-        def run(pixels: torch.Tensor) -> Output:
-            interpreter.set_tensor(entry["index"], _stored(pixels.numpy(), entry))
-            interpreter.invoke()
-            return _real(interpreter.get_tensor(ports[output]["index"]), ports[output])
+    def run(pixels: torch.Tensor) -> Output:
+        values, kind = pixels.numpy(), entry["dtype"]
+        if np.issubdtype(kind, np.integer):
+            scale, zero = entry["quantization"]
+            values = np.clip(np.rint(values / (scale or 1.0) + zero), np.iinfo(kind).min, np.iinfo(kind).max)
+        interpreter.set_tensor(entry["index"], values.astype(kind))
+        interpreter.invoke()
+        port = ports[output]
+        answer = interpreter.get_tensor(port["index"])
+        if not np.issubdtype(port["dtype"], np.integer):
+            return answer
+        scale, zero = port["quantization"]
+        return (answer.astype(np.float32) - zero) * (scale or 1.0)
 
-        shape = [int(side) for side in entry["shape"]]
-        return Runtime(run, f"ai-edge-litert {version('ai-edge-litert')}", shape, output)
-
-    return open_deployed(spec, load, where.get("device"))
-
-
-def _stored(values: np.ndarray, entry: Settings) -> np.ndarray:
-    """Real numbers in the type of an input: integers by its scale and zero point, others unchanged."""
-    kind = entry["dtype"]
-    if not np.issubdtype(kind, np.integer):
-        return values.astype(kind)
-    scale, zero = entry["quantization"]
-    limits = np.iinfo(kind)
-    return np.clip(np.rint(values / (scale or 1.0) + zero), limits.min, limits.max).astype(kind)
+    shape = [int(side) for side in entry["shape"]]
+    return Runtime(run, f"ai-edge-litert {version('ai-edge-litert')}", shape, output)
 
 
-def _real(values: np.ndarray, port: Settings) -> np.ndarray:
-    """The inverse of `_stored`, for an output."""
-    if not np.issubdtype(port["dtype"], np.integer):
-        return values
-    scale, zero = port["quantization"]
-    return (values.astype(np.float32) - zero) * (scale or 1.0)
+def _load_torchscript(path: Path, settings: Settings, device: str) -> Runtime:
+    with warnings.catch_warnings():
+        # torch deprecates TorchScript in favor of torch.export; the files that people deployed must still open.
+        warnings.simplefilter("ignore")
+        return _torch_runtime(torch.jit.load(str(path), map_location=device).eval(), settings)
 
 
-def open_torchscript(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
-    """`torchscript:FILE`, a file of `torch.jit.save`."""
+def _load_pt2(path: Path, settings: Settings, device: str) -> Runtime:
+    from torch.export.passes import move_to_device_pass
 
-    def load(path: Path, settings: Settings, device: str) -> Runtime:
-        with warnings.catch_warnings():
-            # torch deprecates TorchScript in favor of torch.export; the files that people deployed must still open.
-            warnings.simplefilter("ignore")
-            module = torch.jit.load(str(path), map_location=device).eval()
-        return _torch_runtime(module, settings)
-
-    return open_deployed(spec, load, where.get("device"), gpu=True)
-
-
-def open_pt2(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
-    """`pt2:FILE`, a file of `torch.export.save`."""
-
-    def load(path: Path, settings: Settings, device: str) -> Runtime:
-        from torch.export.passes import move_to_device_pass
-
-        program = move_to_device_pass(torch.export.load(str(path)), device)
-        entry = program.graph_signature.user_inputs[0]
-        [node] = [node for node in program.graph.nodes if node.name == entry]
-        return _torch_runtime(program.module(), settings, list(node.meta["val"].shape))
-
-    return open_deployed(spec, load, where.get("device"), gpu=True)
+    program = move_to_device_pass(torch.export.load(str(path)), device)
+    entry = program.graph_signature.user_inputs[0]
+    [node] = [node for node in program.graph.nodes if node.name == entry]
+    return _torch_runtime(program.module(), settings, list(node.meta["val"].shape))
 
 
 def _torch_runtime(module: Any, settings: Settings, shape: Shape | None = None) -> Runtime:
@@ -388,3 +354,11 @@ def _output(settings: Settings, names: list[str]) -> str:
     if output not in names:
         raise unknown("output", output, names)
     return output
+
+
+open_onnx = functools.partial(open_deployed, load=_load_onnx)
+# What OpenVINO reads (.xml with its .bin, or .onnx, .tflite), in float32.
+open_openvino = functools.partial(open_deployed, load=_load_openvino)
+open_tflite = functools.partial(open_deployed, load=_load_tflite)
+open_torchscript = functools.partial(open_deployed, load=_load_torchscript, gpu=True)
+open_pt2 = functools.partial(open_deployed, load=_load_pt2, gpu=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unswayed.errors import UserError
 
-from .transforms import IMAGENET_MEAN, IMAGENET_STD, Transform
+from .transforms import IMAGENET_MEAN, IMAGENET_STD, INTERPOLATIONS, Transform
 
 # How a user states what a library's own transform does not.
 STATED = "?resize=…&crop=…&mean=…&std=…, the values that the model was trained with, instead of the library's own"
 # Steps that only make numbers of the pixels.
 _AS_NUMBERS = ("ToTensor", "MaybeToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "function")
 Config = Mapping[str, Any]  # of a library
-_NAMES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
+_NAMES = {number: name for name, number in INTERPOLATIONS.items()}
 
 
 def as_transform(value: Any) -> Transform:
@@ -27,7 +27,7 @@ def as_transform(value: Any) -> Transform:
     if hasattr(value, "crop_size") and hasattr(value, "resize_size"):
         return from_preset(value)
     if hasattr(value, "transforms"):
-        return from_compose(value)
+        return _from_compose(value)
     raise UserError(
         f"a transform cannot be read from a {type(value).__name__}",
         allowed="unswayed.models.Transform(resize=…, crop=…, mean=…, std=…), its JSON, a torchvision preset, or a "
@@ -37,27 +37,21 @@ def as_transform(value: Any) -> Transform:
 
 def from_preset(preset: Any) -> Transform:
     """A torchvision weight's own preset (`weights.transforms()`)."""
-    return Transform(
-        preset.resize_size[0],
-        preset.crop_size[0],
-        interpolation_name(preset.interpolation),
-        tuple(preset.mean),
-        tuple(preset.std),
-    )
+    interpolation, mean, std = interpolation_name(preset.interpolation), tuple(preset.mean), tuple(preset.std)
+    return Transform(preset.resize_size[0], preset.crop_size[0], interpolation, mean, std)
 
 
-def from_compose(compose: Any) -> Transform:
+def _from_compose(compose: Any) -> Transform:
     """A torchvision Compose whose steps can all be expressed as a Transform."""
     values: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     for step in compose.transforms:
         kind = type(step).__name__
         if kind == "Resize":
-            size = step.size if isinstance(step.size, int) else list(step.size)
-            values["fit"] = "short" if isinstance(size, int) or len(size) == 1 else "squash"
-            values["resize"] = size if isinstance(size, int) else _square(size)
+            values["resize"] = _square(step.size)
+            values["fit"] = "short" if isinstance(step.size, int) or len(step.size) == 1 else "squash"
             values["interpolation"] = interpolation_name(step.interpolation)
         elif kind == "CenterCrop":
-            values["crop"] = step.size if isinstance(step.size, int) else _square(step.size)
+            values["crop"] = _square(step.size)
         elif kind == "Normalize":
             values["mean"], values["std"] = (tuple(map(float, numbers)) for numbers in (step.mean, step.std))
         elif kind not in _AS_NUMBERS:
@@ -66,9 +60,8 @@ def from_compose(compose: Any) -> Transform:
                 allowed="Resize, CenterCrop, ToTensor, Normalize; or unswayed.models.Transform(…)",
             )
     if "resize" not in values:
-        raise UserError(
-            "a transform without a Resize cannot be read", allowed="unswayed.models.Transform(resize=…, crop=…)"
-        )
+        allowed = "unswayed.models.Transform(resize=…, crop=…)"
+        raise UserError("a transform without a Resize cannot be read", allowed=allowed)
     values.setdefault("crop", values["resize"])
     if values["fit"] == "short" and values["crop"] > values["resize"]:
         values["resize"] = values["crop"]
@@ -159,8 +152,8 @@ def _each(value: float | Sequence[float]) -> tuple[float, ...]:
     return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),) * 3
 
 
-def _square(size: Iterable[int]) -> int:
-    sides = list(size)
+def _square(size: int | Sequence[int]) -> int:
+    sides = [size] if isinstance(size, int) else list(size)
     if len(sides) > 1 and sides[0] != sides[1]:
         raise UserError(f"a transform to {sides[1]}×{sides[0]} is not square")
     return int(sides[0])

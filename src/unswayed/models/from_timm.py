@@ -28,7 +28,7 @@ from unswayed.specs import Spec
 from .classifier import Classifier, classifier_of
 from .foreign_transforms import from_timm
 from .label_mapping import labels_from, unnamed
-from .transforms import COMMON
+from .transforms import COMMON, IMAGENET_MEAN, IMAGENET_STD
 from .weights import best_names, classes_in, load_foreign, read_state, unavailable
 
 OWN = ("checkpoint", "weights", *COMMON)
@@ -41,63 +41,55 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
         raise UserError(f"weights={spec.options['weights']}", allowed="weights=none: random weights, to be trained")
     if not spec.name.startswith(REMOTE) and not timm.is_model(spec.name):
         raise unknown("model in timm", spec.name, timm.list_models(), run="python -c 'import timm; timm.list_models()'")
+    keywords = {name: _literal(value) for name, value in spec.options.items() if name not in OWN}
     checkpoint = spec.options.get("checkpoint")
     if checkpoint:
         state = read_state(checkpoint)
-        module: Any = _created(spec)
+        module = _created(spec, keywords)
         classes = classes_in(state, module, _classifier(module))
         if classes not in (None, module.num_classes) and "num_classes" not in spec.options:
-            module = _created(spec, num_classes=classes)
+            module = _created(spec, keywords, num_classes=classes)
         _load(module, state, checkpoint)
     elif "weights" in spec.options:
-        module = _created(spec)
+        module = _created(spec, keywords)
     else:
-        module = _pretrained(spec)
-    return classifier_of(
-        spec,
-        module,
-        from_timm(resolve_model_data_config(module)),
-        labels_from(spec.options, outputs=module.num_classes) or label_space(module),
-        where,
-        {
-            "library": f"timm {timm.__version__}",
-            "architecture": module.pretrained_cfg.get("architecture"),
-            **({"settings": settings} if (settings := _keywords(spec)) else {}),
-        },
-    )
+        _check_pretrained(spec.name)
+        try:
+            module = _created(spec, keywords, pretrained=True)
+        except UserError:
+            raise
+        except Exception as error:
+            raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    transform = from_timm(resolve_model_data_config(module))
+    space = labels_from(spec.options, outputs=module.num_classes) or label_space(module)
+    origin = {"library": f"timm {timm.__version__}", "architecture": module.pretrained_cfg.get("architecture")}
+    return classifier_of(spec, module, transform, space, where, origin | ({"settings": keywords} if keywords else {}))
 
 
-def _pretrained(spec: Spec) -> Any:
-    if not spec.name.startswith(REMOTE):
-        architecture, _, tag = spec.name.partition(".")
-        tags = [name for name in timm.list_pretrained(f"{architecture}.*") if name.startswith(f"{architecture}.")]
-        if tag and spec.name not in tags:
-            raise unknown(f"pretrained weight of {architecture}", spec.name, tags, run="unswayed models")
-        if not tag and not tags and architecture not in timm.list_pretrained(architecture):
-            raise UserError(
-                f"timm has no weights for {architecture}", allowed=f"timm:{architecture}?checkpoint=FILE with your own"
-            )
-    try:
-        return _created(spec, pretrained=True)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+def _check_pretrained(name: str) -> None:
+    """Raise UserError if timm has no weights of that name."""
+    if name.startswith(REMOTE):
+        return
+    architecture, _, tag = name.partition(".")
+    tags = [known for known in timm.list_pretrained(f"{architecture}.*") if known.startswith(f"{architecture}.")]
+    if tag and name not in tags:
+        raise unknown(f"pretrained weight of {architecture}", name, tags, run="unswayed models")
+    if not tag and not tags and architecture not in timm.list_pretrained(architecture):
+        raise UserError(
+            f"timm has no weights for {architecture}", allowed=f"timm:{architecture}?checkpoint=FILE with your own"
+        )
 
 
-def _created(spec: Spec, **more: Any) -> Any:
+def _created(spec: Spec, keywords: dict[str, Any], **more: Any) -> Any:
     """The module with the options that are keywords of `timm.create_model`; others are refused by name."""
-    keywords = _keywords(spec)
     try:
         return timm.create_model(spec.name, **{"pretrained": False, **keywords, **more})
     except TypeError as error:
         named = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if named is None or named[1] not in keywords:
             raise
-        architecture = type(timm.create_model(spec.name, pretrained=False))
-        raise unknown(
-            f"option of timm:{spec.name}", named[1], sorted({*OWN, *inspect.signature(architecture).parameters})
-        ) from None
+        taken = inspect.signature(type(timm.create_model(spec.name, pretrained=False))).parameters
+        raise unknown(f"option of timm:{spec.name}", named[1], sorted({*OWN, *taken})) from None
     except OSError as error:  # also without its own weights, a network may need those of a part
         raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
     except (AssertionError, ValueError, KeyError, AttributeError, RuntimeError) as error:
@@ -108,11 +100,6 @@ def _created(spec: Spec, **more: Any) -> Any:
             f"timm:{spec.name} does not take ?{given}: {str(error) or type(error).__name__}",
             allowed="values that timm.create_model accepts for this architecture",
         ) from None
-
-
-def _keywords(spec: Spec) -> dict[str, Any]:
-    """The options that are keywords of `timm.create_model`, with their values."""
-    return {name: _literal(value) for name, value in spec.options.items() if name not in OWN}
 
 
 def _literal(text: str) -> Any:
@@ -162,12 +149,11 @@ def label_space(module: Any) -> LabelSpace:
     subset = infer_imagenet_subset(module)
     if subset:
         info = ImageNetInfo(subset)
-        wnids = tuple(info.label_names())
-        return LabelSpace(subset, tuple(info.index_to_description(index) for index in range(count)), wnids)
+        names = tuple(info.index_to_description(index) for index in range(count))
+        return LabelSpace(subset, names, tuple(info.label_names()))
     return unnamed(count)
 
 
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 STAGE = 3  # of four; its features are 14×14 for a picture of 224×224
 
 
@@ -188,7 +174,7 @@ def hybrid_resnet50_vits(pretrained: bool = False, **settings: Any) -> VisionTra
         out_indices=(STAGE,),
     )
     sizes = {"patch_size": 1, "embed_dim": 384, "depth": 12, "num_heads": 6}
-    model: VisionTransformer = build_model_with_cfg(
+    return build_model_with_cfg(
         VisionTransformer,
         "hybrid_resnet50_vits",
         False,
@@ -200,9 +186,9 @@ def hybrid_resnet50_vits(pretrained: bool = False, **settings: Any) -> VisionTra
             "interpolation": "bicubic",
             "classifier": "head",
             "first_conv": "patch_embed.backbone.conv1",
-            **IMAGENET,
+            "mean": IMAGENET_MEAN,
+            "std": IMAGENET_STD,
         },
         embed_layer=partial(HybridEmbed, backbone=backbone),
         **{**sizes, **settings},
     )
-    return model

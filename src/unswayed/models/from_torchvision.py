@@ -12,12 +12,12 @@ import torchvision
 from torch import nn
 
 from unswayed.errors import unknown
-from unswayed.labels import LabelSpace, imagenet, plain
+from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
 from .classifier import Classifier, classifier_of
 from .foreign_transforms import from_preset
-from .label_mapping import labels_from, unnamed
+from .label_mapping import imagenet_or, labels_from, unnamed
 from .transforms import COMMON, Transform
 from .weights import classes_in, load_foreign, read_state, unavailable
 
@@ -31,12 +31,30 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
     if name not in classifiers():
         raise unknown("model in torchvision", name, classifiers())
     checkpoint = spec.options.get("checkpoint")
-    weights = _weights(name, tag) if tag or not checkpoint else None
     space, transform = imagenet(), Transform()
-    if weights is not None:
-        space, transform = _space(weights.meta["categories"]), from_preset(weights.transforms())
-    state = read_state(checkpoint) if checkpoint else _fetched(spec, weights)
-    settings = _settings(name, weights)
+    weights: Any = None
+    settings: dict[str, Any] = {}
+    if tag or not checkpoint:
+        enum = torchvision.models.get_model_weights(name)
+        tags = [member.name for member in enum]
+        if tag and tag.upper() not in tags:
+            raise unknown(f"weight of {name}", tag, tags)
+        weights = enum[tag.upper()] if tag else enum.DEFAULT
+        space = imagenet_or("torchvision", weights.meta["categories"])
+        transform = from_preset(weights.transforms())
+        if name.startswith("vit_"):
+            settings = {"image_size": weights.meta["min_size"][0]}
+    if name in AUXILIARY:
+        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's in the network.
+        settings = {"init_weights": False, "transform_input": weights is not None}
+    if checkpoint:
+        state = read_state(checkpoint)
+    else:
+        try:
+            # The library's loader would unpickle, which is not needed, since the files hold only tensors.
+            state = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
+        except Exception as error:
+            raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
     module: Any = build(name, len(space), settings)
     # The output of every torchvision network comes from its last layer; SqueezeNet's is a convolution.
     last = [name for name, part in module.named_modules() if isinstance(part, (nn.Linear, nn.Conv2d))][-1]
@@ -69,37 +87,3 @@ def torchvision_names() -> list[str]:
 def build(name: str, classes: int, settings: Mapping[str, Any]) -> nn.Module:
     """The architecture with random weights; settings: further keywords of its builder."""
     return torchvision.models.get_model(name, weights=None, num_classes=classes, **settings)
-
-
-def _settings(name: str, weights: Any) -> dict[str, Any]:
-    """The keywords by which the library builds the architecture for `weights` (None for other weights)."""
-    if name in AUXILIARY:
-        # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's in the network.
-        return {"init_weights": False, "transform_input": weights is not None}
-    if weights is not None and name.startswith("vit_"):
-        return {"image_size": weights.meta["min_size"][0]}
-    return {}
-
-
-def _fetched(spec: Spec, weights: Any) -> dict[str, Any]:
-    try:
-        # The library's loader would unpickle, which is not needed, since the files hold only tensors.
-        return weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-    except Exception as error:
-        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
-
-
-def _weights(name: str, tag: str) -> Any:
-    """The member of the model's weight enum that `tag` names; the default one without a tag."""
-    enum = torchvision.models.get_model_weights(name)
-    tags = [member.name for member in enum]
-    if tag and tag.upper() not in tags:
-        raise unknown(f"weight of {name}", tag, tags)
-    return enum[tag.upper()] if tag else enum.DEFAULT
-
-
-def _space(categories: list[str]) -> LabelSpace:
-    space = imagenet()
-    # The order is ImageNet's; only a few of torchvision's names differ in spelling.
-    same = sum(plain(ours) == plain(theirs) for ours, theirs in zip(space.classes, categories, strict=False))
-    return space if len(categories) == len(space) and same > 500 else LabelSpace("torchvision", tuple(categories))

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from torch import nn
 
 from unswayed.errors import UserError
-from unswayed.labels import LabelSpace, imagenet, plain
+from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
 from .classifier import Classifier, classifier_of
 from .foreign_transforms import STATED, from_processor
-from .label_mapping import labels_from
+from .label_mapping import imagenet_or, labels_from
 from .transforms import COMMON, Transform
 from .weights import unavailable
 from .zero_shot import TowerWithHead, class_embeddings, templates_of, zero_shot
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # Mean difference in 255 levels: a resize in floating point differs from one in bytes by 0.3, another mean by 0.6.
 TOLERANCE = 0.5
@@ -29,16 +27,14 @@ TOLERANCE = 0.5
 
 def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """A model of the transformers library under its own image processor."""
-    import transformers
-
     spec.check_options("prompt", "templates", *COMMON)
     try:
         # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
         config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
         processor = transformers.AutoImageProcessor.from_pretrained(spec.name, trust_remote_code=False)
         is_zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
-        kind = transformers.AutoModel if is_zero_shot else transformers.AutoModelForImageClassification
-        network = kind.from_pretrained(spec.name, trust_remote_code=False).eval()
+        loader = transformers.AutoModel if is_zero_shot else transformers.AutoModelForImageClassification
+        network = loader.from_pretrained(spec.name, trust_remote_code=False).eval()
     except Exception as error:
         raise unavailable(str(spec), error, "give the folder of an image classifier or CLIP-like model") from error
     transform = _transform(spec, processor)
@@ -51,20 +47,13 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str
                 raise UserError(f"{spec} is not a zero-shot model, so {option} would have no effect")
         if "pixel_values" not in inspect.signature(network.forward).parameters:
             raise UserError(f"{spec} is a {type(network).__name__}, which does not take pixels")
-        space = labels_from(spec.options, outputs=config.num_labels) or _space(config.id2label)
+        space = labels_from(spec.options, outputs=config.num_labels) or imagenet_or(
+            "transformers", [str(config.id2label[index]) for index in sorted(config.id2label)]
+        )
         module = _Logits(network)
-    return classifier_of(
-        spec,
-        module,
-        transform,
-        space,
-        where,
-        {
-            "library": f"transformers {transformers.__version__}",
-            "architecture": config.model_type,
-            "kind": "zero-shot" if is_zero_shot else "classifier",
-        },
-    )
+    library, kind = f"transformers {transformers.__version__}", "zero-shot" if is_zero_shot else "classifier"
+    origin = {"library": library, "architecture": config.model_type, "kind": kind}
+    return classifier_of(spec, module, transform, space, where, origin)
 
 
 class _Logits(nn.Module):
@@ -107,7 +96,13 @@ def _transform(spec: Spec, processor: Any) -> Transform:
 
 def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
     """Raises UserError if the library's processor and `transform` make different pixels of one picture."""
-    image = _picture()
+    # Coarse and fine waves, different in each channel, (320, 480, 3) uint8; the sides halve exactly.
+    down, right = np.mgrid[:320, :480]
+    waves = [
+        64 * np.sin(right / (37 + 8 * channel) + down / 53) + 32 * np.sin(right / (3 + channel) - down / 7)
+        for channel in range(3)
+    ]
+    image = np.rint(np.stack(waves, -1) + (110, 128, 146)).astype(np.uint8)
     who = f"the image processor {type(processor).__name__} of {spec}"
     try:
         answer = processor(images=image, return_tensors="pt")
@@ -135,20 +130,8 @@ def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
         )
 
 
-def _picture() -> np.ndarray:
-    """(320, 480, 3) uint8 of coarse and fine waves, different in each channel; the sides halve exactly."""
-    down, right = np.mgrid[:320, :480]
-    waves = [
-        64 * np.sin(right / (37 + 8 * channel) + down / 53) + 32 * np.sin(right / (3 + channel) - down / 7)
-        for channel in range(3)
-    ]
-    return np.rint(np.stack(waves, -1) + (110, 128, 146)).astype(np.uint8)
-
-
 def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> TowerWithHead:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(spec.name, trust_remote_code=False)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spec.name, trust_remote_code=False)
     # SigLIP was trained on texts padded to full length; CLIP masks the padding.
     siglip = "siglip" in network.config.model_type
     how = {"padding": "max_length", "max_length": 64} if siglip else {"padding": True}
@@ -159,16 +142,3 @@ def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> TowerWithHead:
 
     texts = class_embeddings(space.classes, templates_of(spec), encode)
     return zero_shot(_Tower(network), texts, network)
-
-
-def _space(names: Mapping[int, str]) -> LabelSpace:
-    """ImageNet-1k if the names are ImageNet's in its order (the first of several synonyms counts), else as given."""
-    ordered = [str(names[index]) for index in sorted(names)]
-    space = imagenet()
-    if len(ordered) == len(space):
-        firsts = [{plain(part) for part in name.split(",")} for name in ordered]
-        same = sum(plain(ours) in theirs for ours, theirs in zip(space.classes, firsts, strict=True))
-        unnamed = all(name.startswith("LABEL_") for name in ordered)
-        if same > 500 or unnamed:
-            return space
-    return LabelSpace("transformers", tuple(ordered))

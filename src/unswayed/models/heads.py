@@ -27,6 +27,7 @@ from unswayed.specs import Spec
 
 from .classifier import Classifier
 from .opening import open_base
+from .runtime import watching
 from .training_photographs import origin_of, write_trained_on
 from .weights import linear
 
@@ -91,10 +92,9 @@ class Head:
 
     def classifier(self, name: str | None = None) -> Classifier:
         """The base model with this head in place of its own last layer."""
-        module = feature_network(self.base)
         return replace(
             self.base,
-            module=nn.Sequential(module, linear(self.weight, self.bias)),
+            module=nn.Sequential(feature_network(self.base), linear(self.weight, self.bias)),
             labels=self.labels,
             name=name or f"{self.base.name} with a head for {self.labels.name}",
             layer=f"0.{self.base.layer}" if self.base.layer else None,
@@ -186,10 +186,8 @@ def check_framing(model: Classifier, frame: str | None) -> None:
 
 def feature_network(model: Classifier) -> nn.Module:
     """A copy of the model's network without its last linear layer: (N, 3, crop, crop) -> (N, D) features."""
-    name = classification_layer(model)
     module = copy.deepcopy(model.module).eval().requires_grad_(False)
-    parent, _, last = name.rpartition(".")
-    setattr(module.get_submodule(parent), last, nn.Identity())
+    module.set_submodule(classification_layer(model), nn.Identity())
     return module
 
 
@@ -197,23 +195,12 @@ def classification_layer(model: Classifier) -> str:
     """The dotted name of the last linear layer that runs and returns the model's logits."""
     names: list[str] = []
 
-    def watch(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Module, _: object, output: torch.Tensor) -> None:
-            if output.shape == (1, len(model.labels)):
-                names.append(name)
+    def record(name: str, layer: nn.Module, _: object, output: torch.Tensor) -> None:
+        if isinstance(layer, nn.Linear) and output.shape == (1, len(model.labels)):
+            names.append(name)
 
-        return hook
-
-    hooks = [
-        layer.register_forward_hook(watch(name))
-        for name, layer in model.module.named_modules()
-        if isinstance(layer, nn.Linear) and name
-    ]
-    try:
+    with watching(model.module, record):
         model.logits(torch.zeros(1, 3, model.transform.crop, model.transform.crop))
-    finally:
-        for handle in hooks:
-            handle.remove()
     if not names:
         raise UserError(f"{model.name} does not end in a linear layer, so it cannot be replaced by a head")
     return names[-1]

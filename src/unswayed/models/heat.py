@@ -11,7 +11,7 @@ from torch import nn
 
 from unswayed.errors import UserError, unknown
 
-from .runtime import evaluating
+from .runtime import evaluating, watching
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,14 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
     Convolutional networks and those that keep a grid: the last output with more than one position. Vision
     transformers: the first norm of the last block, since after it only the class token reaches the output.
     """
-    layers = _watch(module, example)
+    layers: list[tuple[HeatLayer, str]] = []  # in the order of execution, with their class names
+
+    def record(layer_name: str, layer: nn.Module, _: object, output: object) -> None:
+        if isinstance(output, torch.Tensor) and (heat_layer := _describe(layer_name, output)):
+            layers.append((heat_layer, type(layer).__name__))
+
+    with watching(module, record), evaluating(module), torch.no_grad():
+        module(example)
     if name is not None:
         known = {layer.name: layer for layer, _ in layers}
         if name not in known:
@@ -72,30 +79,6 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
         last = _block(layers[norms[-1]][0].name)
         return next(layers[index][0] for index in norms if _block(layers[index][0].name) == last)
     return layers[grids[-1] if grids else -1][0]
-
-
-def _watch(module: nn.Module, example: torch.Tensor) -> list[tuple[HeatLayer, str]]:
-    """Every module whose output has positions, in the order of execution, with its class name."""
-    seen: list[tuple[HeatLayer, str]] = []
-    hooks = []
-
-    def watch(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Module, _: object, output: object) -> None:
-            if isinstance(output, torch.Tensor) and (heat_layer := _describe(name, output)):
-                seen.append((heat_layer, type(layer).__name__))
-
-        return hook
-
-    for name, layer in module.named_modules():
-        if name:
-            hooks.append(layer.register_forward_hook(watch(name)))
-    try:
-        with evaluating(module), torch.no_grad():
-            module(example)
-    finally:
-        for handle in hooks:
-            handle.remove()
-    return seen
 
 
 def _describe(name: str, output: torch.Tensor) -> HeatLayer | None:

