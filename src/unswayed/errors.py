@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+from collections.abc import Collection, Iterable
 
 
 class UserError(Exception):
@@ -17,15 +18,11 @@ class UserError(Exception):
 
     def __init__(self, given: str, *, allowed: str | None = None, run: str | None = None) -> None:
         self.given, self.allowed, self.run = given, allowed, run
-        lines = [given]
-        if allowed is not None:
-            lines.append(f"allowed: {allowed}")
-        if run is not None:
-            lines.append(f"run: {run}")
-        super().__init__("\n".join(lines))
+        parts = {"allowed": allowed, "run": run}
+        super().__init__("\n".join([given, *(f"{name}: {text}" for name, text in parts.items() if text is not None)]))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.given, self.allowed, self.run)
+        return functools.partial(type(self), allowed=self.allowed, run=self.run), (self.given,)
 
 
 class BadPicture(UserError):
@@ -41,7 +38,7 @@ class UnswayedWarning(UserWarning):
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None) -> UserError:
-    """Return the error for a name that does not exist, with the most similar name and all allowed names.
+    """The error for a name that does not exist, with the most similar name and all allowed names.
 
     >>> print(unknown("edit", "sise", ["size", "position"]))
     there is no edit 'sise'; did you mean 'size'?
@@ -55,8 +52,15 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
     return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
 
 
+def check_known(kind: str, names: Iterable[str], allowed: Collection[str], run: str | None = None) -> None:
+    """Raise the error `unknown` for the first of the names that is not allowed."""
+    for name in names:
+        if name not in allowed:
+            raise unknown(kind, name, allowed, run)
+
+
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text that is not blank, or the error's type if there is none.
+    """The first line of an error's text that is not blank, or the error's type if there is none.
 
     >>> first_line(ValueError("\\nno label\\nat all")), first_line(ValueError())
     ('no label', 'ValueError')
@@ -65,7 +69,7 @@ def first_line(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error as the reason of a failure: the text of a UserError, the type and the text of any other.
+    """An error as the reason of a failure: the text of a UserError, the type and the text of any other.
 
     >>> reason_of(ValueError("no label")), reason_of(UserError("no label"))
     ('ValueError: no label', 'no label')
@@ -74,11 +78,6 @@ def reason_of(error: BaseException) -> str:
 
 
 def missing_extra(package: str, extra: str) -> UserError:
-    """Return the error for an optional package that is not installed, with the command that installs it."""
-    return UserError(
-        f"this needs the package '{package}', which is not installed", run=f"pip install 'unswayed[{extra}]'"
-    )
-
-
-def _rebuild(kind: type[UserError], given: str, allowed: str | None, run: str | None) -> UserError:
-    return kind(given, allowed=allowed, run=run)
+    """The error for an optional package that is not installed, with the command that installs it."""
+    given = f"this needs the package '{package}', which is not installed"
+    return UserError(given, run=f"pip install 'unswayed[{extra}]'")

@@ -18,6 +18,7 @@ from unswayed.choices import one_line
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import require_fields
 
+_DATA = resources.files("unswayed.data")
 _KINDS = {"name": str, "classes": list[str] | None, "wnids": list[str] | None}
 _WNID = re.compile(r"[A-Za-z0-9_-]{1,100}")  # timm has others than ImageNet's
 _MOST_DIGITS = 18  # of a class's index
@@ -60,11 +61,10 @@ class LabelSpace:
             if isinstance(label, str) and len(label) > _MOST_DIGITS or not 0 <= int(label) < len(self):
                 raise UserError(f"class {str(label)[:40]} is outside {self.name}", allowed=f"0 to {len(self) - 1}")
             return int(label)
-        name = str(label)
         table = _lookup(self)
-        index = table.get(name, table.get(plain(name)))
+        index = table.get(str(label), table.get(plain(str(label))))
         if index is None:
-            raise unknown(f"class in {self.name}", name, self.classes)
+            raise unknown(f"class in {self.name}", str(label), self.classes)
         return index
 
     def to_json(self) -> dict[str, Any]:
@@ -95,25 +95,23 @@ def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
     if len(count) != len(names):
         groups = [[name for name in names if plain(name) == form] for form, times in count.items() if times > 1]
         shown = ", ".join(" = ".join(group) for group in groups[:5]) + (" …" if len(groups) > 5 else "")
-        raise UserError(
-            f"class names occur more than once: {shown}", allowed="names that differ in more than capitals and signs"
-        )
+        allowed = "names that differ in more than capitals and signs"
+        raise UserError(f"class names occur more than once: {shown}", allowed=allowed)
     return LabelSpace(name, names)
 
 
 @functools.cache
 def imagenet() -> LabelSpace:
     """ImageNet-1k: the 1,000 classes in the order that every published model uses."""
-    lines = resources.files("unswayed.data").joinpath("imagenet_classes.csv").read_text(encoding="utf-8").splitlines()
-    rows = list(csv.DictReader(lines))
+    rows = list(csv.DictReader(_DATA.joinpath("imagenet_classes.csv").read_text(encoding="utf-8").splitlines()))
     return LabelSpace("imagenet-1k", tuple(r["name"] for r in rows), tuple(r["wnid"] for r in rows))
 
 
 @functools.cache
 def imagenet_e_classes() -> tuple[int, ...]:
     """The 373 animal classes of ImageNet-E, as ImageNet-1k indices."""
-    text = resources.files("unswayed.data").joinpath("imagenet_e_classes.txt").read_text()
-    return tuple(int(line) for line in text.splitlines() if line and not line.startswith("#"))
+    lines = _DATA.joinpath("imagenet_e_classes.txt").read_text().splitlines()
+    return tuple(int(line) for line in lines if line and not line.startswith("#"))
 
 
 def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...]:
@@ -127,27 +125,23 @@ def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...
 
 
 def nearly_equal(classes: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of class names that differ by a letter or two, as a misspelling or a plural does; names that count are left
-    alone.
+    """Pairs of class names that differ by a letter or two, as a misspelling or a plural does, except in a number.
 
     >>> nearly_equal(["labrador", "labradro", "class 1", "class 2", "cat", "cats", "dog", "dogg", "cow"])
     [('labrador', 'labradro'), ('cat', 'cats'), ('dog', 'dogg')]
     """
     if len(classes) > _MOST_COMPARED:
         return []
-    found = []
-    for name, other in itertools.combinations(classes, 2):
-        a, b = plain(name), plain(other)
-        if f"{a}s" == b or f"{b}s" == a or re.sub(r"([a-z])\1", r"\1", a) == re.sub(r"([a-z])\1", r"\1", b):
-            found.append((name, other))
-            continue
-        if min(len(a), len(b)) < 4 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
-            continue
-        # Two letters that changed places count more than their share.
-        least = 0.75 if sorted(a) == sorted(b) else 0.85
-        if abs(len(a) - len(b)) <= 2 and difflib.SequenceMatcher(None, a, b).ratio() >= least:
-            found.append((name, other))
-    return found
+    return [pair for pair in itertools.combinations(classes, 2) if _nearly_equal(plain(pair[0]), plain(pair[1]))]
+
+
+def _nearly_equal(a: str, b: str) -> bool:
+    if f"{a}s" == b or f"{b}s" == a or re.sub(r"([a-z])\1", r"\1", a) == re.sub(r"([a-z])\1", r"\1", b):
+        return True
+    if min(len(a), len(b)) < 4 or abs(len(a) - len(b)) > 2 or re.sub(r"\d", "", a) == re.sub(r"\d", "", b):
+        return False
+    # Two letters that changed places count more than their share.
+    return difflib.SequenceMatcher(None, a, b).ratio() >= (0.75 if sorted(a) == sorted(b) else 0.85)
 
 
 def plain(name: str) -> str:

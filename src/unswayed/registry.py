@@ -45,10 +45,8 @@ class Part:
 
 
 def declare(**about: Any) -> Callable[[T], T]:
-    """Decorate what an entry point names with the fields of a `Part`: `@declare(help="…", runs_code=False)`.
-
-    Without it the part may run code and use the network, and its help is the first line of its docstring.
-    """
+    """Decorate what an entry point names with the fields of a `Part`: `@declare(help="…", runs_code=False)`; without
+    it the part may run code and use the network, and its help is the first line of its docstring."""
 
     def decorated(thing: T) -> T:
         thing.declaration = about  # type: ignore[attr-defined]
@@ -85,18 +83,14 @@ class Registry(Generic[T]):
 
     @property
     def _outside(self) -> dict[str, EntryPoint]:
-        return {
-            point.name: point for point in _entry_points(self.group, tuple(sys.path)) if point.name not in self._own
-        }
+        points = _entry_points(self.group, tuple(sys.path))
+        return {point.name: point for point in points if point.name not in self._own}
 
     def names(self) -> list[str]:
         return [*self._own, *self._outside]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._outside
 
     def is_own(self, name: str) -> bool:
         """Whether the part belongs to this package."""
@@ -107,9 +101,9 @@ class Registry(Generic[T]):
         if name in self._own:
             return self._own[name]
         thing = self.load(name)
-        about = dict(getattr(thing, "declaration", {"runs_code": True, "uses_network": True}))
-        about.setdefault("help", (getattr(thing, "__doc__", None) or "").strip().partition("\n")[0])
-        return Part(self._outside[name].value, **about)
+        about = getattr(thing, "declaration", {"runs_code": True, "uses_network": True})
+        first_line = (getattr(thing, "__doc__", None) or "").strip().partition("\n")[0]
+        return Part(self._outside[name].value, **{"help": first_line, **about})
 
     def usages(self) -> list[str]:
         """How each part is written, for lists of what is allowed."""
@@ -135,10 +129,6 @@ class Registry(Generic[T]):
         if self._check is not None and (expected := self._check(name, thing)) is not None:
             raise UserError(f"the entry point {name} = {point.value} is no {self.kind}", allowed=expected)
         return cast(T, thing)
-
-    def all(self) -> dict[str, T]:
-        """Every part, loaded, by name."""
-        return {name: self.load(name) for name in self.names()}
 
 
 @functools.cache

@@ -77,10 +77,8 @@ class Scene:
                 allowed="a mask of its picture's size",
             )
         if not (self.mask > 0.5).any():
-            largest = float(self.mask.max(initial=0))
-            codes = (
-                f"; its largest value is {255 * largest:.0f} of 255, perhaps a code such as 1, 2, 3" if largest else ""
-            )
+            largest = 255 * float(self.mask.max(initial=0))
+            codes = f"; its largest value is {largest:.0f} of 255, perhaps a code such as 1, 2, 3" if largest else ""
             raise BadPicture(f"{self.id}: the mask is empty (no pixel above one half{codes})", allowed="white = object")
 
     @property
@@ -136,63 +134,46 @@ def frame(scene: Scene, how: Frame = "object") -> Scene:
     side = min(high, wide)
     if how == "squash":
         return scene.resized((side, side))
-    along_width = wide > high
-    centered = (max(high, wide) - side) / 2
-    inside = np.flatnonzero((scene.mask > 0.5).any(axis=0 if along_width else 1))
+    short = 0 if wide > high else 1  # the axis of the short side
+    inside = np.flatnonzero((scene.mask > 0.5).any(axis=short))
     first, last = int(inside[0]), int(inside[-1]) + 1
+    centered = (max(high, wide) - side) / 2
+    offset, length = int(round(min(max(centered, last - side), first))), side
     if how == "center":
         offset = int(centered)
         if not ((inside >= offset) & (inside < offset + side)).any():
             raise BadPicture(f"{scene.id}: no part of the object is in the central square", allowed="--frame object")
-        return _window(scene, along_width, offset, side)
-    if last - first > side:
-        return _padded(scene, along_width, first, last)
-    offset = int(round(min(max(centered, last - side), first)))
-    return _window(scene, along_width, offset, side)
+    elif last - first > side:
+        offset, length = first, last - first
+    cut = np.s_[offset : offset + length] if short else np.s_[:, offset : offset + length]
+    window = scene.each(lambda pixels: np.ascontiguousarray(pixels[cut]))
+    return window if length == side else _padded(window, short)
 
 
-def _window(scene: Scene, along_width: bool, offset: int, side: int) -> Scene:
-    cut = np.s_[:, offset : offset + side] if along_width else np.s_[offset : offset + side]
-    return scene.each(lambda pixels: np.ascontiguousarray(pixels[cut]))
+def _padded(scene: Scene, axis: int) -> Scene:
+    """The scene as a square: its short side, along `axis`, is extended by reflection.
 
-
-def _padded(scene: Scene, along_width: bool, first: int, last: int) -> Scene:
-    """The object's extent along the long side, with the short side extended to it by reflection."""
-    long = _window(scene, along_width, first, last - first)
-    axis = 0 if along_width else 1
-    missing = (last - first) - min(scene.mask.shape)
-    before = missing // 2
-    widths = [(0, 0), (0, 0)]
-    widths[axis] = (before, missing - before)
-    return replace(
-        long,
-        image=np.ascontiguousarray(long.image.take(_reflection(long.mask, axis, *widths[axis]), axis)),
-        # The mirrored strip is background: a second, mirrored object must not count as the object.
-        mask=np.pad(long.mask, widths),
-        parts={name: np.pad(part, widths) for name, part in long.parts.items()},
-        notes=(*scene.notes, f"framed with {missing} reflected pixels"),
-    )
-
-
-def _reflection(mask: np.ndarray, axis: int, before: int, after: int) -> np.ndarray:
-    """The rows (axis 0) or columns (1) to take, in order, for a picture with `before` and `after` more of them.
-
-    Each side mirrors the strip between the border and the object, back and forth, so that no second object appears;
+    Each end mirrors the strip between the border and the object, back and forth, so that no second object appears;
     if that strip is too thin (less than a quarter of what is missing), it mirrors the whole picture.
     """
-    length = mask.shape[axis]
-    inside = np.flatnonzero((mask > 0).any(axis=1 - axis))
-    free_before, free_after = int(inside[0]), length - 1 - int(inside[-1])
-    return np.concatenate(
-        [
-            _back_and_forth(before, free_before if free_before * 4 >= before else length)[::-1],
-            np.arange(length),
-            length - 1 - _back_and_forth(after, free_after if free_after * 4 >= after else length),
-        ]
+    length, missing = min(scene.mask.shape), abs(scene.mask.shape[0] - scene.mask.shape[1])
+    before, after = missing // 2, missing - missing // 2
+    inside = np.flatnonzero((scene.mask > 0).any(axis=1 - axis))
+
+    def mirrored(count: int, free: int) -> np.ndarray:
+        """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
+        strip = max(free if free * 4 >= count else length, 1)
+        steps = np.arange(count) % (2 * strip)
+        return np.minimum(steps, 2 * strip - 1 - steps)
+
+    ends = mirrored(before, int(inside[0]))[::-1], length - 1 - mirrored(after, length - 1 - int(inside[-1]))
+    lines = np.concatenate([ends[0], np.arange(length), ends[1]])
+    widths = ((before, after), (0, 0)) if axis == 0 else ((0, 0), (before, after))
+    return replace(
+        scene,
+        image=np.ascontiguousarray(scene.image.take(lines, axis)),
+        # The mirrored strip is background: a second, mirrored object must not count as the object.
+        mask=np.pad(scene.mask, widths),
+        parts={name: np.pad(part, widths) for name, part in scene.parts.items()},
+        notes=(*scene.notes, f"framed with {missing} reflected pixels"),
     )
-
-
-def _back_and_forth(count: int, strip: int) -> np.ndarray:
-    """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
-    steps = np.arange(count) % (2 * max(strip, 1))
-    return np.minimum(steps, 2 * max(strip, 1) - 1 - steps)

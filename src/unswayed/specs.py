@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
 
 _OPTIONS = re.compile(r"\?(?=[a-z_]+([=&]|$))")
 # A `+word` at the end, unlike the `+` in a file's name such as `a+b.onnx`.
@@ -43,34 +43,28 @@ wrappers=('tencrop',))
         """
         text = text.strip()
         kind, _, rest = text.partition(":")
-        found: list[str] = []
+        wrapped: tuple[str, ...] = ()
         while wrappers and (wrapper := _WRAPPER.search(rest)):
             if wrapper[1] not in wrappers:
                 raise unknown("wrapper", wrapper[0], [f"+{wrapper_name}" for wrapper_name in wrappers])
-            found.insert(0, wrapper[1])
-            rest = rest[: wrapper.start()]
+            wrapped, rest = (wrapper[1], *wrapped), rest[: wrapper.start()]
         start = _OPTIONS.search(rest)
         # A path that exists as written is a path, including its question mark.
         if start is None or os.path.exists(os.path.expanduser(rest)):
-            return Spec(text, kind, rest, {}, tuple(found))
+            return Spec(text, kind, rest, {}, wrapped)
         options: dict[str, str] = {}
         for part in rest[start.end() :].split("&"):
-            name, equals, value = part.partition("=")
-            if not equals or not value:
-                raise UserError(
-                    f"'{part}' in '{text}' is not an option: it has no value",
-                    allowed=f"{kind}:NAME?option=value&option=value",
-                )
+            name, _, value = part.partition("=")
+            if not value:
+                given = f"'{part}' in '{text}' is not an option: it has no value"
+                raise UserError(given, allowed=f"{kind}:NAME?option=value&option=value")
             if name in options:
                 raise UserError(f"the option '{name}' is given twice in '{text}'")
             options[name] = unquote(value)
-        return Spec(text, kind, rest[: start.start()], options, tuple(found))
+        return Spec(text, kind, rest[: start.start()], options, wrapped)
 
     def check_options(self, *allowed: str) -> None:
-        """Refuse an option that is not among those allowed."""
-        for name in self.options:
-            if name not in allowed:
-                raise unknown(f"option of {self.kind}:", name, sorted(allowed))
+        check_known(f"option of {self.kind}:", self.options, sorted(allowed))
 
     def take(self, **defaults: str | None) -> dict[str, str | None]:
         """The options with their defaults; an option without a default here is an error."""
@@ -79,12 +73,10 @@ wrappers=('tencrop',))
 
     def one_of(self, name: str, value: str | None, allowed: Sequence[str]) -> str:
         """`value` if it is among those allowed for the option `name`."""
-        if value not in allowed:
-            raise unknown(f"value of the option '{name}' of {self.kind}:", str(value), allowed)
+        check_known(f"value of the option '{name}' of {self.kind}:", [str(value)], allowed)
         return str(value)
 
     def without_wrappers(self) -> Spec:
-        """The spec without its wrappers."""
         length = sum(len(wrapper) + 1 for wrapper in self.wrappers)
         return Spec(self.text[: len(self.text) - length], self.kind, self.name, self.options)
 
@@ -96,9 +88,8 @@ wrappers=('tencrop',))
         """The name as a path, which must be a file."""
         path = self._path()
         if not path.is_file():
-            raise UserError(
-                f"{path} {'is a folder' if path.is_dir() else 'does not exist'}, '{self.text}' needs a file"
-            )
+            reason = "is a folder" if path.is_dir() else "does not exist"
+            raise UserError(f"{path} {reason}, '{self.text}' needs a file")
         return path
 
     def _path(self) -> Path:
@@ -138,11 +129,8 @@ def model_key(name: str) -> str:
 
 
 def is_same_model(one: str, two: str) -> bool:
-    """Whether two names mean the same model: the same source, file or published name, options and wrappers.
-
-    Models with equal weights are not the same model: `lite:0+flip` has the weights of `lite:0`, and two functions of
-    one Python file can return the same weights.
-    """
+    """Whether two names mean the same model: the same source, file or published name, options and wrappers; equal
+    weights are not enough, since `lite:0+flip` has those of `lite:0`."""
     try:
         return one == two or model_key(one) == model_key(two)
     except UserError:  # the name of an object, which no source opens

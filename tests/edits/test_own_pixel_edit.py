@@ -6,6 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from unswayed.benchmark import Benchmark, BuildSettings, build
 from unswayed.edits import EDITS
@@ -13,6 +14,7 @@ from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
 from unswayed.registry import Part
 from unswayed.sources.pictures import read_mask
+from unswayed.transforms import BatchEdit, EditMixture
 
 PAGE = Path(__file__).parents[2] / "docs" / "edits.md"
 
@@ -40,6 +42,18 @@ def test_the_shadow_of_the_docs_darkens_the_ground_and_not_the_object(shadow, tm
     inside = cv2.erode(read_mask(benchmark.root / rows["shadow-0.8"].mask_path), np.ones((7, 7))) > 0.99
     assert inside.any() and (change[inside] == 0).all(), "the object itself stays as it is"
     assert change.sum() > 1.5 * (pictures["original"] - pictures["shadow-0.4"]).sum() > 0
+
+
+def test_an_edit_of_the_registry_can_be_trained_with_unless_it_says_otherwise(shadow):
+    images = torch.full((2, 3, 64, 64), 200, dtype=torch.uint8)
+    masks = torch.zeros(2, 64, 64)
+    masks[:, 20:40, 20:40] = 1
+    edited, _ = BatchEdit(EditMixture(weights={"shadow": 1.0}, probability=1.0))(images, masks)
+    assert (edited != images).flatten(1).any(dim=1).all()
+    assert torch.equal(edited[..., 24:36, 24:36], images[..., 24:36, 24:36]), "the object itself stays as it is"
+    with pytest.raises(UserError, match="reinsertion") as refused:
+        EditMixture(weights={"reinsertion": 1.0})
+    assert refused.value.allowed.endswith("occlusion, shadow")
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,19 @@ def _expected(name: str, thing: object) -> str | None:
 
 
 # A package adds its own in its pyproject.toml: [project.entry-points."unswayed.edits"] fog = "my_edits:Fog".
+# batch: its column in the draws of a training batch; an edit without one is made one picture at a time.
 EDITS = Registry[type[Edit]](
     "edit",
     {
-        "background": Part(f"{__name__}.background:Background"),
-        "size": Part(f"{__name__}.size:Size"),
-        "direction": Part(f"{__name__}.direction:Direction"),
-        "position": Part(f"{__name__}.position:Position"),
-        "occlusion": Part(f"{__name__}.occlusion:Occlusion"),
-        "lighting": Part(f"{__name__}.lighting:Lighting"),
-        "blur": Part(f"{__name__}.blur:Blur"),
-        "color": Part(f"{__name__}.color:Color"),
-        "reinsertion": Part(f"{__name__}.position:Reinsertion"),
+        "background": Part(f"{__name__}.background:Background", facts={"batch": 0}),
+        "size": Part(f"{__name__}.size:Size", facts={"batch": 1}),
+        "direction": Part(f"{__name__}.direction:Direction", facts={"batch": 3}),
+        "position": Part(f"{__name__}.position:Position", facts={"batch": 2}),
+        "occlusion": Part(f"{__name__}.occlusion:Occlusion", facts={"batch": 7}),
+        "lighting": Part(f"{__name__}.lighting:Lighting", facts={"batch": 4}),
+        "blur": Part(f"{__name__}.blur:Blur", facts={"batch": 5}),
+        "color": Part(f"{__name__}.color:Color", facts={"batch": 6}),
+        "reinsertion": Part(f"{__name__}.position:Reinsertion", facts={"trains": False}),
     },
     check=_expected,
     run="unswayed edits",
@@ -43,18 +44,8 @@ EDITS = Registry[type[Edit]](
 
 def all_edits() -> dict[str, type[Edit]]:
     """Return the edits of this and other installed packages by name, in the order in which they are applied."""
-    return dict(sorted(EDITS.all().items(), key=lambda item: item[1].order))
-
-
-def find_edit(name: str) -> type[Edit]:
-    """Return the edit of that name; raises UserError with the names there are."""
-    return _loaded(name, tuple(sys.path))
-
-
-@functools.cache
-def _loaded(name: str, path: tuple[str, ...]) -> type[Edit]:
-    """The edit of that name of the packages on this `sys.path`."""
-    return EDITS.load(name)
+    loaded = {name: EDITS.load(name) for name in EDITS}
+    return dict(sorted(loaded.items(), key=lambda item: item[1].order))
 
 
 def list_edits() -> list[str]:
@@ -78,7 +69,7 @@ def edit_named_in(text: str) -> type[Edit] | None:
 @functools.cache
 def _named_in(text: str, path: tuple[str, ...]) -> type[Edit] | None:
     names = [name for name in EDITS if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
-    return find_edit(max(names, key=len)) if names else None
+    return EDITS.load(max(names, key=len)) if names else None
 
 
 def make_edit(name: str, **parameters: Any) -> Edit:
@@ -87,14 +78,14 @@ def make_edit(name: str, **parameters: Any) -> Edit:
     >>> make_edit("size", rate=0.05)
     Size(rate=0.05, start=0.25)
     """
-    edit = find_edit(name)
+    edit = EDITS.load(name)
     for parameter in parameters:
         allowed(edit, parameter)
     return edit(**parameters)
 
 
 def edit_from(step: Mapping[str, Any]) -> Edit:
-    """Return the edit of a complete record, as `parameters.as_json` writes it: {"edit": "size", "rate": 0.05}."""
+    """Return the edit of a complete record, as `as_json` writes it: {"edit": "size", "rate": 0.05}."""
     return make_edit(str(step.get("edit", "")), **{name: value for name, value in step.items() if name != "edit"})
 
 
@@ -104,13 +95,12 @@ def parse_edit(name: str, text: str, **others: Any) -> Edit:
     >>> parse_edit("position", "0.2,0.8"), parse_edit("size", "full").rate
     (Position(x=0.2, y=0.8, start=0.25), 'full')
     """
-    edit = find_edit(name)
+    edit = EDITS.load(name)
     for parameter in others:
         allowed(edit, parameter)
-    text = text.strip()
-    if not text:
+    if not text.strip():
         raise UserError(f"{name} has no value", allowed=allowed(edit, edit.axis).describe(), run="unswayed edits")
-    return edit.parse(text, **others)
+    return edit.parse(text.strip(), **others)
 
 
 def in_order(chain: Iterable[Edit]) -> tuple[Edit, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,8 +29,27 @@ def leopard(size: int, rng: np.random.Generator) -> np.ndarray:
         for column in range(-1, 11):
             x = (column + 0.5 * (row % 2) + rng.uniform(-0.18, 0.18)) * step
             y = (row * 0.9 + rng.uniform(-0.18, 0.18)) * step
-            _rosette(picture, x, y, step * rng.uniform(0.24, 0.36), rng)
+            radius = step * rng.uniform(0.24, 0.36)
+            turn = rng.uniform(0, 360)
+            brown, dark = (168, 108, 48), (44, 30, 20)
+            _ellipse(picture, (x, y), (radius * 0.8, radius * 0.65), turn, brown)
+            blots = int(rng.integers(3, 5))
+            for blot in range(blots):
+                at = turn + 360 * blot / blots + rng.uniform(-12, 12)
+                middle = x + radius * np.cos(np.radians(at)), y + radius * np.sin(np.radians(at))
+                reach = radius * rng.uniform(0.5, 0.72)
+                _ellipse(picture, middle, (reach * 0.5, reach), at, dark)
     return picture
+
+
+def _ellipse(
+    picture: np.ndarray, middle: tuple[float, ...], axes: tuple[float, ...], turn: float, color: tuple[int, ...]
+) -> None:
+    import cv2
+
+    # The last argument says that coordinates are in sixteenths of a pixel.
+    at, reach = ([int(value * 16) for value in pair] for pair in (middle, axes))
+    cv2.ellipse(picture, at, reach, turn, 0, 360, color, -1, cv2.LINE_AA, 4)
 
 
 def checker(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -53,15 +73,14 @@ def eight_diagrams(size: int, rng: np.random.Generator) -> np.ndarray:
     """Return the eight trigrams in a ring around the yin-yang symbol, dark on light."""
     import cv2
 
-    scale = 4
-    side = size * scale
+    side = size * 4
     dark, light = _two_tones(rng)
     picture = np.empty((side, side, 3), np.uint8)
     picture[:] = light
     turn = rng.uniform(0, 45)
     middle = side / 2
-    for place, trigram in enumerate((7, 6, 2, 4, 0, 1, 5, 3)):
-        angle = np.radians(place * 45 + turn)
+    for eighth, trigram in enumerate((7, 6, 2, 4, 0, 1, 5, 3)):
+        angle = np.radians(eighth * 45 + turn)
         outward = np.array([np.sin(angle), -np.cos(angle)])
         along = np.array([np.cos(angle), np.sin(angle)])
         for line in range(3):
@@ -69,9 +88,17 @@ def eight_diagrams(size: int, rng: np.random.Generator) -> np.ndarray:
             whole = trigram >> line & 1
             for low, high in [(-1.0, 1.0)] if whole else [(-1.0, -0.18), (0.18, 1.0)]:
                 reach, thick = side * 0.105, side * 0.021
-                corners = [at + along * reach * s + outward * thick * t for s, t in _rectangle(low, high)]
+                rectangle = (low, -1.0), (high, -1.0), (high, 1.0), (low, 1.0)
+                corners = [at + along * reach * s + outward * thick * t for s, t in rectangle]
                 cv2.fillPoly(picture, [np.round(corners).astype(np.int32)], dark.tolist(), cv2.LINE_AA)
-    _taijitu(picture, middle, side * 0.22, turn, dark, light)
+    y, x = (np.mgrid[:side, :side] + 0.5 - middle) / (side * 0.22)
+    angle = np.radians(turn)
+    x, y = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
+    upper, lower = np.hypot(x, y + 0.5), np.hypot(x, y - 0.5)
+    shade = ((x > 0) | (upper < 0.5)) & (lower >= 0.5)
+    shade = (shade & (upper >= 0.14)) | (lower < 0.14)
+    picture[(np.hypot(x, y) <= 1.04)] = dark
+    picture[(np.hypot(x, y) <= 1) & ~shade] = light
     return cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA)
 
 
@@ -85,62 +112,27 @@ def _two_tones(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return dark, light
 
 
-def _rosette(picture: np.ndarray, x: float, y: float, radius: float, rng: np.random.Generator) -> None:
-    """Draw a brown center in a ring of three or four dark, uneven spots."""
-    import cv2
-
-    fraction = 16
-    middle = (int(x * fraction), int(y * fraction))
-    heart = (int(radius * 0.8 * fraction), int(radius * 0.65 * fraction))
-    turn = rng.uniform(0, 360)
-    cv2.ellipse(picture, middle, heart, turn, 0, 360, (168, 108, 48), -1, cv2.LINE_AA, 4)
-    blots = int(rng.integers(3, 5))
-    for blot in range(blots):
-        at = turn + 360 * blot / blots + rng.uniform(-12, 12)
-        blot_middle = (
-            int((x + radius * np.cos(np.radians(at))) * fraction),
-            int((y + radius * np.sin(np.radians(at))) * fraction),
-        )
-        reach = radius * rng.uniform(0.5, 0.72)
-        axes = (int(reach * 0.5 * fraction), int(reach * fraction))
-        cv2.ellipse(picture, blot_middle, axes, at, 0, 360, (44, 30, 20), -1, cv2.LINE_AA, 4)
-
-
-def _rectangle(low: float, high: float) -> list[tuple[float, float]]:
-    return [(low, -1.0), (high, -1.0), (high, 1.0), (low, 1.0)]
-
-
-def _taijitu(
-    picture: np.ndarray, middle: float, radius: float, turn: float, dark: np.ndarray, light: np.ndarray
-) -> None:
-    """Draw the yin-yang symbol."""
-    side = picture.shape[0]
-    y, x = (np.mgrid[:side, :side] + 0.5 - middle) / radius
-    angle = np.radians(turn)
-    x, y = x * np.cos(angle) + y * np.sin(angle), y * np.cos(angle) - x * np.sin(angle)
-    upper, lower = np.hypot(x, y + 0.5), np.hypot(x, y - 0.5)
-    shade = ((x > 0) | (upper < 0.5)) & (lower >= 0.5)
-    shade = (shade & (upper >= 0.14)) | (lower < 0.14)
-    picture[(np.hypot(x, y) <= 1.04)] = dark
-    inside = np.hypot(x, y) <= 1
-    picture[inside & shade] = dark
-    picture[inside & ~shade] = light
-
-
 TEXTURES: dict[str, Callable[[int, np.random.Generator], np.ndarray]] = {
     "leopard": leopard,
     "checker": checker,
     "stripes": stripes,
     "eight-diagrams": eight_diagrams,
 }
+# kind -> (meaning, what it does with a diffusion network)
 GENERATED = {
-    "inversion": "control: background noised and denoised without guidance",
-    "simple": "background made smoother",
-    "complex": "background made busier",
-    "adversarial": "background pushed against one classifier, the guide",
+    "inversion": (
+        "control: background noised and denoised without guidance",
+        "regenerates the background with a diffusion network",
+    ),
+    "simple": ("background made smoother", "guides a diffusion network"),
+    "complex": ("background made busier", "guides a diffusion network"),
+    "adversarial": (
+        "background pushed against one classifier, the guide",
+        "guides a diffusion network against a classifier",
+    ),
 }
 KINDS = {
-    **GENERATED,
+    **{kind: meaning for kind, (meaning, _) in GENERATED.items()},
     "random": "object on the background of another photograph",
     "picture": "object on the central square of a picture file",
     **{name: f"object on a pattern drawn by code, {name}" for name in TEXTURES},
@@ -150,12 +142,7 @@ STRENGTHS = {"simple": -20.0, "complex": 20.0, "adversarial": 20.0}
 
 @dataclass(frozen=True)
 class Background(Edit):
-    """The object unchanged, in front of another background.
-
-    inversion regenerates the photograph's own background (the control); simple and complex make it smoother or more
-    complex; adversarial makes it attack a classifier; random uses another scene's background, picture a file; the
-    other kinds are patterns drawn by code.
-    """
+    """The object unchanged, in front of another background; `KINDS` says which there are."""
 
     name: ClassVar[str] = "background"
     axis: ClassVar[str] = "strength"
@@ -186,32 +173,23 @@ class Background(Edit):
         if self.start is None:
             object.__setattr__(self, "start", 0.5 if self.kind in (*GENERATED, "random") else 0.25)
         check(self)
+        given = f"background {self.kind}"
         if self.kind not in STRENGTHS and self.strength:
-            raise UserError(
-                f"background {self.kind} takes no strength, but {self.strength:g} is given",
-                allowed=", ".join(STRENGTHS),
-            )
+            given = f"{given} takes no strength, but {self.strength:g} is given"
+            raise UserError(given, allowed=", ".join(STRENGTHS))
         if self.kind in STRENGTHS and (self.strength or 0) * STRENGTHS[self.kind] <= 0:
             sign = "below" if STRENGTHS[self.kind] < 0 else "above"
-            raise UserError(
-                f"background {self.kind} has the strength {self.strength:g}", allowed=f"a strength {sign} 0"
-            )
+            raise UserError(f"{given} has the strength {self.strength:g}", allowed=f"a strength {sign} 0")
         if (self.kind == "picture") != (self.picture is not None):
-            raise UserError(
-                f"background {self.kind} with the picture {self.picture}", allowed="kind picture and a file"
-            )
+            raise UserError(f"{given} with the picture {self.picture}", allowed="kind picture and a file")
 
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:
         """Return the edit from a kind, a strength (below 0 simple, above 0 complex, 0 inversion) or a picture file."""
         if text in KINDS:
             return cls(kind=text, **others)
-        try:
-            strength = float(text)
-        except ValueError:
-            pass
-        else:
-            return cls(**{"kind": "inversion", "strength": strength, **others})
+        with contextlib.suppress(ValueError):
+            return cls(**{"kind": "inversion", "strength": float(text), **others})
         if not Path(text).is_file():
             raise UserError(f"there is no background '{text}'", allowed=cls.usage(), run="unswayed edits")
         return cls(kind="picture", picture=text, **others)
@@ -233,9 +211,8 @@ class Background(Edit):
         if kind != "picture":
             given.pop("picture", None)
         elif given.get("picture") is None:
-            raise UserError(
-                "the background 'picture' has no file yet", allowed="a picture file, uploaded below the controls"
-            )
+            allowed = "a picture file, uploaded below the controls"
+            raise UserError("the background 'picture' has no file yet", allowed=allowed)
         return cls(**given)
 
     @property
@@ -272,7 +249,10 @@ class Background(Edit):
         if self.kind in GENERATED:
             if self.kind == "adversarial" and composition.label is None:
                 raise Impossible("background adversarial needs the true label, but this scene has none")
-            return replace(changed, guidance=self._guidance(), needs_network=_REASONS[self.kind])
+            kind = "adversarial" if self.kind == "adversarial" else "complexity"
+            guidance = None if self.kind == "inversion" else Guidance(kind, float(self.strength or 0.0), self.band)
+            reason = f"background {self.kind} {GENERATED[self.kind][1]}"
+            return replace(changed, guidance=guidance, needs_network=reason)
         if self.kind == "random":
             other = pool.other(composition.scene_id, rng)
             if other is None:
@@ -281,17 +261,3 @@ class Background(Edit):
         if self.kind == "picture":
             return replace(changed, background=Picture(str(self.picture)))
         return replace(changed, background=Drawn(TEXTURES[self.kind], int(rng.integers(2**31))))
-
-    def _guidance(self) -> Guidance | None:
-        if self.kind == "inversion":
-            return None
-        kind = "adversarial" if self.kind == "adversarial" else "complexity"
-        return Guidance(kind, float(self.strength or 0.0), self.band)
-
-
-_REASONS = {
-    "inversion": "background inversion regenerates the background with a diffusion network",
-    "simple": "background simple guides a diffusion network",
-    "complex": "background complex guides a diffusion network",
-    "adversarial": "background adversarial guides a diffusion network against a classifier",
-}

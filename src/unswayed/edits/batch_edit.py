@@ -16,11 +16,11 @@ from .blur import blurred_batch
 from .color import recolored_batch
 from .layers import without_object
 from .lighting import lit_batch
-from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw, edited_by_others
+from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw
 from .occlusion import hiding_batch
 from .placement import outlines, placements, smooth_fills, warped
+from .random_edit import edited_by_others
 
-_LIT = ("object", "background")
 GEOMETRY = ("size", "position", "direction")
 # The flags of each picture, 0 or 1: which edits it gets, what light and blur act on, and whether what is behind the
 # object shows, so that the object's place must be filled.
@@ -92,7 +92,7 @@ class BatchEdit(nn.Module):
         may = np.ones(len(images), bool) if usable is None else np.asarray(usable, bool)
         edited, visible = self._edited(images, masks, removed, draws, may)
         others = np.flatnonzero(draws.kinds[:, len(KINDS) :].any(axis=1) & may)
-        return self._by_others(images, masks, edited, visible, draws, others) if len(others) else (edited, visible)
+        return self._by_others(images, masks, edited, visible, draws, others)
 
     def _edited(
         self, images: Tensor, masks: Tensor, removed: Tensor | None, draws: Draws, may: np.ndarray
@@ -115,24 +115,14 @@ class BatchEdit(nn.Module):
 
         arrays = (self._donors(draws, rows, np.flatnonzero(may)), draws.numbers, _flags(draws, may[rows]), *some)
         table = [there(array) for array in arrays]
-        if compiled:
+        stages = frozenset(kind for kind in KINDS if usual.get(kind) or draws.has(kind).any())
+        if self._compiled is not None:
             for tensor in (images, masks, removed, *table):
                 if tensor is not None:  # the number of pictures may change from batch to batch, their size does not
                     torch._dynamo.maybe_mark_dynamic(tensor, 0)
-        edit: Callable[..., tuple[Tensor, Tensor]] = self._compiled or edit_batch
-        edited, visible = edit(
-            images,
-            masks,
-            removed,
-            self.backgrounds,
-            None if compiled else there(rows),
-            *table,
-            frozenset(kind for kind in KINDS if usual.get(kind) or draws.has(kind).any()),
-        )
-        if compiled:
-            return edited, visible
+            return self._compiled(images, masks, removed, self.backgrounds, None, *table, stages=stages)
         out, moved, at = images.clone(), masks.clone(), there(rows)
-        out[at], moved[at] = edited, visible
+        out[at], moved[at] = edit_batch(images, masks, removed, self.backgrounds, at, *table, stages=stages)
         return out, moved
 
     def _donors(self, draws: Draws, rows: np.ndarray, lenders: np.ndarray) -> np.ndarray:
@@ -150,18 +140,16 @@ class BatchEdit(nn.Module):
     def _by_others(
         self, images: Tensor, masks: Tensor, edited: Tensor, visible: Tensor, draws: Draws, rows: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """The pictures after the edits of other packages, each by its operation on arrays."""
-        edited, visible = edited.clone(), visible.clone()
+        """The pictures after the edits without an operation on batches, each by its operation on arrays."""
+        edited, visible = (edited.clone(), visible.clone()) if len(rows) else (edited, visible)
         scale = torch.where(masks.flatten(1).amax(1) > 1, 255.0, 1.0)
         for row in rows.tolist():
-            donor = (row + 1 + int(draws.of("donor")[row] * (len(images) - 1))) % len(images)
+            drawn, other = draws.of("donor")[row], None
+            donor = (row + 1 + int(drawn * (len(images) - 1))) % len(images)
             if self.backgrounds is not None:
-                bank = self.backgrounds
-                other = _pixels(bank[int(draws.of("donor")[row] * len(bank))])
+                other = _pixels(self.backgrounds[int(drawn * len(self.backgrounds))])
             elif donor != row:
                 other = without_object(_pixels(images[donor]), _solid(masks[donor], float(scale[donor])))
-            else:
-                other = None
             before = _solid(visible[row], float(scale[row]))
             image, mask = edited_by_others(_pixels(edited[row]), before, draws[row : row + 1], self.mixture, other)
             picture = torch.from_numpy(image).permute(2, 0, 1).to(images.device)
@@ -204,20 +192,16 @@ def edit_batch(
     donors: Tensor,
     numbers: Tensor,
     flags: Tensor,
-    lights: Tensor,
-    colors: Tensor,
-    blurs: Tensor,
-    moves: Tensor,
-    hides: Tensor,
+    *some: Tensor,
     stages: frozenset[str],
 ) -> tuple[Tensor, Tensor]:
     """The edited pictures of n rows (None: of all rows) and the masks of what is visible of their objects.
 
     donors: (n, 2) which pictures' backgrounds show behind the object and in the patch that hides it; numbers: (n, 12),
-    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; lights, colors, blurs, moves, hides: which of
-    the n rows are lit, change their color, are blurred, change their place and are hidden in part, and perhaps others;
-    stages: the edits that any row gets.
+    in the order of NUMBERS; flags: (n, 13) float, in the order of FLAGS; some: in the order of SOME, which of the n
+    rows get these edits, and perhaps others; stages: the edits that any row gets.
     """
+    lights, colors, blurs, moves, hides = some
     given, masks = masks, masks.unsqueeze(1) if masks.ndim == 3 else masks
     number = dict(zip(NUMBERS, numbers.unbind(1), strict=True))
     flag = {name: column.view(-1, 1, 1, 1) for name, column in zip(FLAGS, flags.unbind(1), strict=True)}
@@ -230,9 +214,9 @@ def edit_batch(
     if bank is not None:
         back = torch.where(flag["background"] > 0, behind.lent(donors[:, 0]), back)
     if "lighting" in stages:
-        on_object, on_back = ((flag[f"light on {part}"].flatten() * number["lighting"])[lights] for part in _LIT)
-        front = front.index_copy(0, lights, lit_batch(front[lights], on_object))
-        back = back.index_copy(0, lights, lit_batch(back[lights], on_back))
+        on_object, on_back = (flag[f"light on {part}"].flatten() for part in ("object", "background"))
+        front = front.index_copy(0, lights, lit_batch(front[lights], (on_object * number["lighting"])[lights]))
+        back = back.index_copy(0, lights, lit_batch(back[lights], (on_back * number["lighting"])[lights]))
     if "color" in stages:
         turned = recolored_batch(front[colors], number["color"][colors], number["saturation"][colors])
         front = front.index_copy(0, colors, torch.where(flag["color"][colors] > 0, turned, front[colors]))
@@ -242,17 +226,16 @@ def edit_batch(
     if stages & set(GEOMETRY):
         layer = layer.index_copy(0, moves, _placed(layer[moves], alpha[moves], numbers[moves], flags[moves]))
     # A picture without an edit or without an object stays as it is.
-    changed = (flags[:, : len(KINDS)].amax(1) > 0) & (alpha.amax(dim=(1, 2, 3)) > 0.5)
-    changed = changed.view(-1, 1, 1, 1)
+    changed = ((flags[:, : len(KINDS)].amax(1) > 0) & (alpha.amax(dim=(1, 2, 3)) > 0.5)).view(-1, 1, 1, 1)
     pictures = torch.addcmul(layer[:, :3], 1 - layer[:, 3:], back)
-    pictures = torch.where(changed, _like(pictures, images), before)
+    pictures = torch.where(changed, _like(pictures, images.dtype), before)
     visible = torch.where(changed, _mask_like(layer[:, 3:], masks, scale), seen)
     if "occlusion" in stages:
         shown = layer[hides, 3:]
         patch = hiding_batch(shown, *(number[name][hides] for name in ("occlusion", "place", "tilt")))
         patch = patch * ((flag["occlusion"] > 0) & changed)[hides].to(patch.dtype)
         hidden = torch.lerp(_unit(pictures[hides]), behind.lent(donors[hides, 1]), patch)
-        pictures = pictures.index_copy(0, hides, _like(hidden, images))
+        pictures = pictures.index_copy(0, hides, _like(hidden, images.dtype))
         left = _mask_like(shown * (1 - patch), masks, scale[hides])
         visible = visible.index_copy(0, hides, torch.where(changed[hides], left, visible[hides]))
     return pictures, visible.view_as(given if rows is None else given[rows])
@@ -303,10 +286,10 @@ def _unit(pictures: Tensor) -> Tensor:
     return unit.half() if pictures.is_cuda else unit.float()
 
 
-def _like(pictures: Tensor, before: Tensor) -> Tensor:
-    if before.dtype == torch.uint8:
-        return (pictures.float() * 255).round().clamp(0, 255).to(torch.uint8)
-    return pictures.to(before.dtype)
+def _like(pictures: Tensor, before: torch.dtype) -> Tensor:
+    if before != torch.uint8 or pictures.dtype == torch.uint8:
+        return pictures.to(before)
+    return (pictures.float() * 255).round().clamp(0, 255).to(torch.uint8)
 
 
 def _mask_like(alpha: Tensor, before: Tensor, scale: Tensor) -> Tensor:
@@ -319,8 +302,7 @@ def _mask_like(alpha: Tensor, before: Tensor, scale: Tensor) -> Tensor:
 
 def _pixels(picture: Tensor) -> np.ndarray:
     """(H, W, 3) uint8 of one picture (3, H, W), uint8 or in [0, 1]."""
-    levels = picture if picture.dtype == torch.uint8 else (picture.float() * 255).round().clamp(0, 255).to(torch.uint8)
-    return np.ascontiguousarray(levels.permute(1, 2, 0).cpu().numpy())
+    return np.ascontiguousarray(_like(picture, torch.uint8).permute(1, 2, 0).cpu().numpy())
 
 
 def _solid(mask: Tensor, scale: float) -> np.ndarray:

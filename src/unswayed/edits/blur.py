@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -35,8 +35,8 @@ class Blur(Edit):
     where: str = where("background", "what is blurred")
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
-        changed = composition.adjust(Adjustment(blurred, (("pixels", self.pixels * pool.size / 256),)), self.where)
-        return replace(changed, requested={**composition.requested, "blur": self.pixels})
+        change = Adjustment(blurred, (("pixels", self.pixels * pool.size / 256),))
+        return composition.adjust(change, self.where, blur=self.pixels)
 
     def describe(self) -> str:
         subject = "object and background" if self.where == "both" else self.where
@@ -76,10 +76,17 @@ def blurred_batch(layers: Tensor, radius: Tensor) -> Tensor:
 
     high, wide = layers.shape[-2:]
     margin = max(high, wide) // 8 + 1
-    rows, columns = (_mirrored(side, margin, layers) for side in (high, wide))
-    padded = layers.float()[:, :, rows][..., columns]
-    y, x = (_circular(side, layers) for side in padded.shape[-2:])
-    away = torch.hypot(y[:, None], x)
+    rings, distances = [], []
+    for side in (high, wide):
+        # At least `margin` more pixels on both ends, mirrored; a multiple of 16 of them is quick to transform.
+        length, period = -(-(side + 2 * margin) // 16) * 16, max(2 * (side - 1), 1)
+        pixel = torch.arange(-margin, length - margin, device=layers.device) % period
+        rings.append(torch.minimum(pixel, period - pixel))
+        # How far each pixel of a ring is from the first.
+        pixel = torch.arange(length, device=layers.device, dtype=torch.float32)
+        distances.append(torch.minimum(pixel, length - pixel))
+    padded = layers.float()[:, :, rings[0]][..., rings[1]]
+    away = torch.hypot(distances[0][:, None], distances[1])
     disc = (radius.float().view(-1, 1, 1) + 0.5 - away).clamp(0, 1)
     # A disc is symmetric, so its spectrum is real.
     share = torch.fft.rfft2(disc / disc.sum(dim=(1, 2), keepdim=True)).real
@@ -87,24 +94,3 @@ def blurred_batch(layers: Tensor, radius: Tensor) -> Tensor:
     soft = torch.fft.irfft2(torch.view_as_complex(spectrum), s=padded.shape[-2:])
     soft = soft[..., margin : margin + high, margin : margin + wide].clamp(0, 1).to(layers.dtype)
     return torch.where(radius.view(-1, 1, 1, 1) < 0.1, layers, soft)
-
-
-def _mirrored(side: int, margin: int, like: Tensor) -> Tensor:
-    """Return the pixels of a row with at least `margin` more on both ends, mirrored at the outermost ones.
-
-    Their number is a multiple of 16, which is quick to transform.
-    """
-    import torch
-
-    period = max(2 * (side - 1), 1)
-    length = -(-(side + 2 * margin) // 16) * 16
-    pixel = torch.arange(-margin, length - margin, device=like.device) % period
-    return torch.minimum(pixel, period - pixel)
-
-
-def _circular(side: int, like: Tensor) -> Tensor:
-    """Return how far each pixel of a ring of `side` pixels is from the first."""
-    import torch
-
-    pixel = torch.arange(side, device=like.device, dtype=torch.float32)
-    return torch.minimum(pixel, side - pixel)

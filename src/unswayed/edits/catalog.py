@@ -29,29 +29,18 @@ def edits_table() -> str:
     """Return the Markdown tables of the edits and of the meanings of their choices, for docs/edits.md."""
     rows = ["| edit | what changes | parameters | control | needs |", "| --- | --- | --- | --- | --- |"]
     meanings = []
-    for name, edit in catalog()["edits"].items():
-        declared = ", ".join(f"`{parameter}`" for parameter in edit["parameters"])
-        control = f"`{edit['control']}`" if edit["control"] and edit["control"] != name else "–"
-        rows.append(f"| `{name}` | {edit['explains']} | {declared} | {control} | {_listed(edit['needs'])} |")
-        for parameter, record in edit["parameters"].items():
-            if record.get("meanings"):
+    for name, edit in all_edits().items():
+        declared = ", ".join(f"`{parameter}`" for parameter in parameters(edit))
+        control = f"`{edit.control}`" if edit.control and edit.control != name else "–"
+        rows.append(f"| `{name}` | {edit.description} | {declared} | {control} | {', '.join(edit().needs) or '–'} |")
+        files = dict.fromkeys(file_parameters(edit), "FILE")
+        for parameter, field in parameters(edit).items():
+            if explained := getattr(field.metadata["allowed"], "meanings", None):
                 meanings += ["", f"| {name}: {parameter} | meaning | needs |", "| --- | --- | --- |"]
-                meanings += [
-                    f"| `{choice}` | {meaning} | {_listed(_needs_of(name, parameter, choice))} |"
-                    for choice, meaning in record["meanings"].items()
-                ]
+            for choice, meaning in (explained or {}).items():
+                needs = edit.from_controls({**files, parameter: choice}).needs
+                meanings.append(f"| `{choice}` | {meaning} | {', '.join(needs) or '–'} |")
     return "\n".join([*rows, *meanings]) + "\n"
-
-
-def _listed(needs: list[str]) -> str:
-    return ", ".join(needs) or "–"
-
-
-def _needs_of(name: str, parameter: str, choice: str) -> list[str]:
-    """Return what an edit needs with that choice, if every picture file is given."""
-    edit = all_edits()[name]
-    files = dict.fromkeys(file_parameters(edit), "FILE")
-    return list(edit.from_controls({**files, parameter: choice}).needs)
 
 
 def _edit(edit: type[Edit]) -> dict[str, Any]:

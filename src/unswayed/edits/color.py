@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -37,8 +37,7 @@ class Color(Edit):
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         change = Adjustment(recolored, (("hue", self.hue), ("saturation", self.saturation)))
-        changed = composition.adjust(change, "object")
-        return replace(changed, requested={**composition.requested, "color": [self.hue, self.saturation]})
+        return composition.adjust(change, "object", color=[self.hue, self.saturation])
 
     def describe(self) -> str:
         if self.saturation == 0:
@@ -63,7 +62,6 @@ def recolored(image: np.ndarray, weight: np.ndarray, hue: float, saturation: flo
 _RGB_TO_XYZ = ((0.412453, 0.357580, 0.180423), (0.212671, 0.715160, 0.072169), (0.019334, 0.119193, 0.950227))
 _TO_XYZ = np.divide(_RGB_TO_XYZ, ((0.950456,), (1.0,), (1.088754,))).tolist()
 _FROM_XYZ = np.linalg.inv(_TO_XYZ).tolist()
-_NODES = 33
 
 
 def recolored_batch(pictures: Tensor, hue: Tensor, saturation: Tensor) -> Tensor:
@@ -74,8 +72,11 @@ def recolored_batch(pictures: Tensor, hue: Tensor, saturation: Tensor) -> Tensor
     import torch
     from torch.nn.functional import grid_sample
 
-    along = torch.linspace(0, 1, _NODES, device=pictures.device)
-    table = _lab(torch.meshgrid(along, along, along, indexing="ij"))
+    along = torch.linspace(0, 1, 33, device=pictures.device)
+    channels = torch.meshgrid(along, along, along, indexing="ij")
+    xyz = _product(_TO_XYZ, [to_linear(channel, torch) for channel in channels])
+    x, y, z = (torch.where(part > 0.008856, part ** (1 / 3), 7.787 * part + 16 / 116) for part in xyz)
+    table = torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
     steps = pictures.float().mul(16384).round().div(32).floor()
     places = steps.div(256).sub(1).movedim(1, -1).flip(-1)
     lab = grid_sample(table.expand(len(pictures), -1, -1, -1, -1), places[:, None], align_corners=True)[:, :, 0]
@@ -89,15 +90,6 @@ def recolored_batch(pictures: Tensor, hue: Tensor, saturation: Tensor) -> Tensor
     x, z = (torch.where(f > 6 / 29, f**3, (f - 16 / 116) / 7.787) for f in (middle + a / 500, middle - b / 200))
     light = torch.stack(_product(_FROM_XYZ, (x, y, z)), dim=1).clamp(0, 1)
     return from_linear(light, torch).to(pictures.dtype)
-
-
-def _lab(channels: Sequence[Tensor]) -> Tensor:
-    """CIELAB (3, …) of red, green and blue in [0, 1]."""
-    import torch
-
-    xyz = _product(_TO_XYZ, [to_linear(channel, torch) for channel in channels])
-    x, y, z = (torch.where(part > 0.008856, part ** (1 / 3), 7.787 * part + 16 / 116) for part in xyz)
-    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 def _product(matrix: list[list[float]], channels: Sequence[Tensor]) -> list[Tensor]:

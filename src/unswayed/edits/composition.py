@@ -6,6 +6,7 @@ a placement (an affine map of the unit square), so a chain of edits resamples it
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,13 +61,6 @@ class Adjustment:
     parameters: tuple[tuple[str, float], ...]
 
 
-def adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:
-    """Return a layer after all its changes, in order."""
-    for change in changes:
-        pixels, weight = change.operation(pixels, weight, **dict(change.parameters))
-    return pixels, weight
-
-
 @dataclass(frozen=True)
 class Guidance:
     """The guidance of the denoised background: kind `complexity` or `adversarial`, and its strength."""
@@ -88,14 +82,13 @@ class Cover:
 class Composition:
     """The input of a renderer.
 
-    image: (H, H, 3) uint8, the framed photograph; mask: (H, H) float32 in [0, 1], its object;
-    placement: (2, 3) affine map, unit square of the photograph -> unit square of the canvas; background: what is
-    behind it; adjustments: changes of that background, object_adjustments: of the object; covers: what is in front;
-    start: share of the noise schedule at which blending starts (0 = pasted, no diffusion needed);
-    guidance: or None; cropped: whether image and mask are only a part of the photograph; requested: requested and
-    random values by name (`pixel_rate` is the share of the picture that the visible object must cover, compared with
-    the achieved one; the other names are the edits');
-    needs_network: the reason why this is not possible without a diffusion network, or None.
+    image: (H, H, 3) uint8, the framed photograph; mask: (H, H) float32 in [0, 1], its object; placement: (2, 3) affine
+    map, unit square of the photograph -> unit square of the canvas; background: what is behind it; adjustments: changes
+    of that background, object_adjustments: of the object; covers: what is in front; start: share of the noise schedule
+    at which blending starts (0 = pasted, no diffusion needed); cropped: whether image and mask are only a part of the
+    photograph; requested: requested and random values by name (`pixel_rate` is the share of the picture that the
+    visible object must cover, compared with the achieved one; the other names are the edits'); needs_network: the
+    reason why this is not possible without a diffusion network, or None.
     """
 
     scene_id: str
@@ -113,14 +106,14 @@ class Composition:
     requested: Mapping[str, Any] = field(default_factory=dict)
     needs_network: str | None = None
 
-    def adjust(self, change: Adjustment, where: str) -> Composition:
+    def adjust(self, change: Adjustment, where: str, **requested: object) -> Composition:
         """Return the composition with a change of the pixels of `object`, `background` or `both`."""
-        changed = self
-        if where != "background":
-            changed = replace(changed, object_adjustments=(*self.object_adjustments, change))
-        if where != "object":
-            changed = replace(changed, adjustments=(*self.adjustments, change))
-        return changed
+        return replace(
+            self,
+            object_adjustments=(*self.object_adjustments, *([change] if where != "background" else ())),
+            adjustments=(*self.adjustments, *([change] if where != "object" else ())),
+            requested={**self.requested, **requested},
+        )
 
     @staticmethod
     def of(framed: Scene) -> Composition:
@@ -140,11 +133,9 @@ class Pool:
         """Return the id of a random usable scene other than `scene_id`; None if there is none."""
         candidates = [other for other in self.ids if other != scene_id]
         for position in rng.permutation(len(candidates)):
-            try:
+            with contextlib.suppress(BadPicture):
                 self.load(candidates[position])
-            except BadPicture:
-                continue
-            return candidates[position]
+                return candidates[position]
         return None
 
 

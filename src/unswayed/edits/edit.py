@@ -7,6 +7,7 @@ edit of another package is treated exactly like one of this package.
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,23 +42,22 @@ class Range:
         if isinstance(value, str) and value in self.words:
             return value
         try:
-            number = float(value)
+            number, given = float(value), f"{value}"
         except (TypeError, ValueError, OverflowError):
-            raise UserError(f"{name} is {value!r:.100}", allowed=self.describe(), run="unswayed edits") from None
+            number, given = math.nan, f"{value!r:.100}"
         if isinstance(value, bool) or not self.low <= number <= self.high:
-            raise UserError(f"{name} is {value}", allowed=self.describe(), run="unswayed edits")
+            raise UserError(f"{name} is {given}", allowed=self.describe(), run="unswayed edits")
         return number
+
+    def at(self, share: float, first: float, last: float) -> float:
+        """Return the value at a share of the way from `first` to `last`, spaced as the range declares."""
+        logarithmic = self.spacing == "log" and first > 0
+        return first * (last / first) ** share if logarithmic else first + (last - first) * share
 
     def levels(self, first: float, last: float, count: int) -> tuple[float, ...]:
         """Return `count` values from `first` to `last`, both included, to four significant digits."""
-        if count == 1:
-            return (first,)
-        shares = [index / (count - 1) for index in range(count)]
-        if self.spacing == "log":
-            values = [first * (last / first) ** share for share in shares]
-        else:
-            values = [first + (last - first) * share for share in shares]
-        return tuple(float(f"{value:.4g}") + 0.0 for value in values)
+        shares = [index / max(count - 1, 1) for index in range(count)]
+        return tuple(float(f"{self.at(share, first, last):.4g}") + 0.0 for share in shares)
 
     def name(self, value: float | str) -> str:
         """Return a level as part of an edit's name; signed if the range has both signs."""
@@ -116,11 +116,8 @@ def parameter(
     shown: Range | None = None,
     hidden: bool = False,
 ) -> Any:
-    """Return a dataclass field that declares its allowed values and meaning.
-
-    In the app: first: the slider's value when the page opens, by default `default`; shown: the range of the
-    slider, by default `allowed`; hidden: there is no control.
-    """
+    """Return a dataclass field that declares its allowed values and meaning; in the app, first: the slider's value
+    when the page opens, by default `default`; shown: its range, by default `allowed`; hidden: there is no control."""
     metadata = {"allowed": allowed, "explains": explains, "first": first, "shown": shown, "hidden": hidden}
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -132,8 +129,7 @@ def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
 
 def file_parameters(edit: Edit | type[Edit]) -> tuple[str, ...]:
     """Return the names of an edit's parameters that are picture files."""
-    declared = {name: field.metadata["allowed"] for name, field in parameters(edit).items()}
-    return tuple(name for name, space in declared.items() if isinstance(space, Text) and space.file)
+    return tuple(name for name, field in parameters(edit).items() if getattr(field.metadata["allowed"], "file", False))
 
 
 def allowed(edit: Edit | type[Edit], name: str) -> Allowed:
@@ -141,17 +137,15 @@ def allowed(edit: Edit | type[Edit], name: str) -> Allowed:
     declared = parameters(edit)
     if name not in declared:
         raise unknown(f"parameter of {edit.name}", name, declared, run="unswayed edits")
-    found: Allowed = declared[name].metadata["allowed"]
-    return found
+    return declared[name].metadata["allowed"]
 
 
 def check(edit: Edit) -> None:
     """Convert every parameter to its declared type and check its range; called when an edit is created."""
     for name, field in parameters(edit).items():
         value = getattr(edit, name)
-        if value is None and field.default is None:
-            continue
-        object.__setattr__(edit, name, field.metadata["allowed"].checked(f"{edit.name}: {name}", value))
+        if value is not None or field.default is not None:
+            object.__setattr__(edit, name, field.metadata["allowed"].checked(f"{edit.name}: {name}", value))
 
 
 def as_json(edit: Edit) -> dict[str, Any]:
@@ -235,8 +229,7 @@ class Edit(ABC):
     @property
     def level(self) -> Level:
         """Return the value of the axis."""
-        level: Level = getattr(self, self.axis)
-        return level
+        return getattr(self, self.axis)
 
     def describe(self) -> str:
         """Return a short description of this edit with these parameters, for the report."""
@@ -260,7 +253,7 @@ class Edit(ABC):
 
 def blend_start(default: float | None, explains: str = "") -> Any:
     """Return the parameter `start` of edits that are blended."""
-    meaning = "share of the noise schedule at which blending starts" + explains
+    meaning = f"share of the noise schedule at which blending starts{explains}"
     return parameter(default, Range(0.0, 1.0), meaning, hidden=True)
 
 

@@ -90,11 +90,11 @@ def relocated(composition: Composition, placement: np.ndarray, start: float = 0.
     if composition.cropped:
         # The photograph without its object is made of the whole photograph, of which only a part is left.
         raise Impossible("the photograph is already cropped around its object, which cannot be moved any more")
-    own = isinstance(composition.background, Original)
+    background = composition.background
     return replace(
         composition,
         placement=placement,
-        background=Removed(composition.scene_id) if own else composition.background,
+        background=Removed(composition.scene_id) if isinstance(background, Original) else background,
         start=max(composition.start, start),
         requested={**composition.requested, **requested},
     )
@@ -112,60 +112,29 @@ def resized(picture: np.ndarray, side: int) -> np.ndarray:
 
 def placed_mask(mask: np.ndarray, placement: np.ndarray, side: int) -> np.ndarray:
     """Return the object's alpha on a side×side canvas, float32, in multiples of 1/255, as in a mask file."""
-    import cv2
-
-    if is_identity(placement):
-        return _whole_steps(resized(mask, side))
-    alpha = np.zeros((side, side), np.float32)
-    window = _window(mask, placement, side)
-    if window is not None:
-        cut, matrix, rows, columns, shrunk = window
-        _draw(alpha[rows, columns], mask[cut], matrix, shrunk, cv2.INTER_LINEAR, cv2.BORDER_CONSTANT)
-    return _whole_steps(alpha)
+    return np.rint(_placed(mask, mask, placement, side) * np.float32(255)) * np.float32(1 / 255)
 
 
 def placed_object(
     image: np.ndarray, mask: np.ndarray, placement: np.ndarray, side: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the object's pixels (S, S, 3) uint8 and alpha (S, S) float32 on a side×side canvas, resampled once."""
+    return _placed(image, mask, placement, side), placed_mask(mask, placement, side)
+
+
+def _placed(picture: np.ndarray, mask: np.ndarray, placement: np.ndarray, side: int) -> np.ndarray:
+    """Return the picture, or the mask itself, on a side×side canvas; anti-aliased at any scale.
+
+    Only the part of the photograph that contains the object is shrunk by area averaging and then warped.
+    """
     import cv2
 
     if is_identity(placement):
-        return resized(image, side), placed_mask(mask, placement, side)
-    pixels = np.zeros((side, side, 3), np.uint8)
-    window = _window(mask, placement, side)
-    if window is not None:
-        cut, matrix, rows, columns, shrunk = window
-        _draw(pixels[rows, columns], image[cut], matrix, shrunk, cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
-    return pixels, placed_mask(mask, placement, side)
-
-
-def border_contact(mask: np.ndarray) -> float:
-    """Return the share of the object's outline that lies on the photograph's border, in [0, 1].
-
-    Such an object is cut off by the border and shows a straight edge when it shrinks or moves.
-
-    >>> border_contact(np.ones((8, 8)))
-    1.0
-    """
-    inside = mask > 0.5
-    border = sum(int(edge.sum()) for edge in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
-    within = int((inside[1:] != inside[:-1]).sum()) + int((inside[:, 1:] != inside[:, :-1]).sum())
-    return border / (border + within) if border + within else 0.0
-
-
-def _whole_steps(alpha: np.ndarray) -> np.ndarray:
-    return np.rint(alpha * np.float32(255)) * np.float32(1 / 255)
-
-
-def _window(
-    mask: np.ndarray, placement: np.ndarray, side: int
-) -> tuple[tuple[slice, slice], np.ndarray, slice, slice, tuple[int, int]] | None:
-    """Return what a warp needs: the part of the photograph that contains the object, the part of the canvas that
-    it lands on, the map between their pixels, and the size to which the first is shrunk before it."""
+        return resized(picture, side)
+    canvas = np.zeros((side, side, *picture.shape[2:]), picture.dtype)
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not len(rows):
-        return None
+        return canvas
     high, wide = mask.shape
     margin = 2
     top, bottom = max(rows[0] - margin, 0), min(rows[-1] + 1 + margin, high)
@@ -175,31 +144,32 @@ def _window(
     first = np.maximum(np.floor(landed.min(axis=0)).astype(int) - 1, 0)
     last = np.minimum(np.ceil(landed.max(axis=0)).astype(int) + 1, side)
     if (last <= first).any():
-        return None
-    factor = float(np.sqrt(abs(np.linalg.det(placement[:, :2])))) * side / high
-    share = min(factor, 1.0)
+        return canvas
+    share = min(float(np.sqrt(abs(np.linalg.det(placement[:, :2])))) * side / high, 1.0)
     shrunk = max(int(round((right - left) * share)), 1), max(int(round((bottom - top) * share)), 1)
     # pixel of the shrunk cut -> unit square of the photograph -> unit square of the canvas -> pixel of the window
     steps = np.array([(right - left) / shrunk[0] / wide, (bottom - top) / shrunk[1] / high])
     to_unit = np.array([[steps[0], 0, left / wide + steps[0] / 2], [0, steps[1], top / high + steps[1] / 2]])
     to_window = np.array([[side, 0, -0.5 - first[0]], [0, side, -0.5 - first[1]]], dtype=float)
     matrix = after(to_window, after(placement, to_unit))
-    return (
-        (slice(top, bottom), slice(left, right)),
-        matrix,
-        slice(first[1], last[1]),
-        slice(first[0], last[0]),
-        shrunk,
-    )
+    cut = picture[top:bottom, left:right]
+    if shrunk != cut.shape[1::-1]:
+        cut = cv2.resize(cut, shrunk, interpolation=cv2.INTER_AREA)
+    is_mask = picture.ndim == 2
+    flags, border = (cv2.INTER_LINEAR, cv2.BORDER_CONSTANT) if is_mask else (cv2.INTER_CUBIC, cv2.BORDER_REPLICATE)
+    extent = tuple((last - first).tolist())
+    warped = cv2.warpAffine(cut, matrix, extent, flags=flags, borderMode=border, borderValue=0)
+    canvas[first[1] : last[1], first[0] : last[0]] = warped
+    return canvas
 
 
-def _draw(
-    target: np.ndarray, source: np.ndarray, matrix: np.ndarray, shrunk: tuple[int, int], method: int, border: int
-) -> None:
-    """Map `source`, shrunk by area averaging, into `target`: anti-aliased at any scale."""
-    import cv2
+def border_contact(mask: np.ndarray) -> float:
+    """Return the share of the object's outline that the photograph's border cuts off, in [0, 1].
 
-    if shrunk != source.shape[1::-1]:
-        source = cv2.resize(source, shrunk, interpolation=cv2.INTER_AREA)
-    extent = target.shape[1], target.shape[0]
-    target[:] = cv2.warpAffine(source, matrix, extent, flags=method, borderMode=border, borderValue=0)
+    >>> border_contact(np.ones((8, 8)))
+    1.0
+    """
+    inside = mask > 0.5
+    border = sum(int(edge.sum()) for edge in (inside[0], inside[-1], inside[:, 0], inside[:, -1]))
+    within = int((inside[1:] != inside[:-1]).sum()) + int((inside[:, 1:] != inside[:, :-1]).sum())
+    return border / (border + within) if border + within else 0.0

@@ -5,9 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import cv2
 import numpy as np
 
-from .composition import Composition, Drawn, Guidance, Impossible, Original, Picture, PictureReference, adjusted
+from unswayed.sources.pictures import read_picture
+
+from .composition import (
+    Adjustment,
+    Composition,
+    Drawn,
+    Guidance,
+    Impossible,
+    Layer,
+    Original,
+    Picture,
+    PictureReference,
+)
 from .geometry import is_identity, placed_object, resized
 
 
@@ -53,46 +66,42 @@ def realize(composition: Composition, backgrounds: Resolver, seed: int) -> Layer
 
     Raises Impossible if the background to change does not exist or nothing is left to make one from.
     """
-    size = backgrounds.size
-    untouched = isinstance(composition.background, Original) and is_identity(composition.placement)
-    pixels, alpha = placed_object(composition.image, composition.mask, composition.placement, size)
-    if is_identity(composition.placement) and (alpha > 0.5).all() and _behind_alone(composition):
+    own, in_place = isinstance(composition.background, Original), is_identity(composition.placement)
+    untouched = own and in_place
+    pixels, alpha = placed_object(composition.image, composition.mask, composition.placement, backgrounds.size)
+    replaced = not own or composition.start > 0
+    behind_alone = replaced or bool(composition.adjustments and not composition.object_adjustments)
+    if in_place and (alpha > 0.5).all() and behind_alone:
         raise Impossible("the object covers the whole picture: there is no background to change")
     background = pixels if untouched else backgrounds.resolve(composition.background, composition)
     if composition.adjustments:
         # The photograph still contains the object, whose pixels must not bleed into a changed background.
         weight = 1 - alpha if untouched else np.ones_like(alpha)
-        background, _ = adjusted(background, weight, composition.adjustments)
+        background, _ = _adjusted(background, weight, composition.adjustments)
     if not untouched:
         pixels = own_colors(pixels, alpha)
     if composition.object_adjustments:
         solid = alpha
-        pixels, alpha = adjusted(pixels, alpha, composition.object_adjustments)
+        pixels, alpha = _adjusted(pixels, alpha, composition.object_adjustments)
         if untouched and alpha is not solid:
             # The background shows through a softened rim, but the photograph still has the sharp object there.
             background = membrane(background, 1 - solid)
     visible = None
     for cover in composition.covers:
-        fill = backgrounds.resolve(cover.fill, composition)
+        fill, share = backgrounds.resolve(cover.fill, composition), cover.alpha[..., None]
         visible = (alpha if visible is None else visible) * (1 - cover.alpha)
-        pixels, alpha = _over(fill, cover.alpha, pixels, alpha)
-    return Layers(
-        object=pixels,
-        alpha=alpha,
-        background=background,
-        start=composition.start,
-        guidance=composition.guidance,
-        label=composition.label,
-        seed=seed,
-        needs_network=composition.needs_network,
-        visible=visible,
-    )
+        below = (1 - share) * alpha[..., None]
+        total = share + below
+        mixed = (fill * share + pixels * below) / np.maximum(total, 1e-6)
+        pixels, alpha = np.clip(np.round(mixed), 0, 255).astype(np.uint8), total[..., 0].astype(np.float32)
+    rendering = composition.start, composition.guidance, composition.label, seed, composition.needs_network
+    return Layers(pixels, alpha, background, *rendering, visible)
 
 
-def _behind_alone(composition: Composition) -> bool:
-    """Whether the edit changes only the background."""
-    replaced = not isinstance(composition.background, Original) or composition.start > 0
-    return replaced or bool(composition.adjustments and not composition.object_adjustments)
+def _adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:
+    for change in changes:
+        pixels, weight = change.operation(pixels, weight, **dict(change.parameters))
+    return pixels, weight
 
 
 def own_colors(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
@@ -107,13 +116,8 @@ def own_colors(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     if not len(rows):
         return pixels
     reach = 4
-    window = (
-        slice(max(rows[0] - reach, 0), rows[-1] + 1 + reach),
-        slice(max(columns[0] - reach, 0), columns[-1] + 1 + reach),
-    )
-    shares = alpha[window][..., None]
-    colors = pixels[window]
-    inside = rim[window]
+    window = tuple(slice(max(lines[0] - reach, 0), lines[-1] + 1 + reach) for lines in (rows, columns))
+    shares, colors, inside = alpha[window][..., None], pixels[window], rim[window]
     solid = np.where(shares > 0.95, np.float32(1), shares * np.float32(0.02))
     front = _means(colors, solid, reach, inside)
     behind = _means(colors, 1 - shares, reach, inside)
@@ -126,24 +130,11 @@ def own_colors(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 def _means(colors: np.ndarray, weights: np.ndarray, reach: int, where: np.ndarray) -> np.ndarray:
     """The mean color around the pixels of `where`, (N, 3) float32, each neighbor counted by its weight."""
-    import cv2
-
     weighted = np.empty((*colors.shape[:2], 4), np.float32)
     np.multiply(colors, weights, out=weighted[..., :3])
     weighted[..., 3:] = weights
     total = cv2.boxFilter(weighted, -1, (2 * reach + 1, 2 * reach + 1), normalize=False)[where]
     return total[:, :3] / np.maximum(total[:, 3:], 1e-6)
-
-
-def _over(
-    front: np.ndarray, front_alpha: np.ndarray, back: np.ndarray, back_alpha: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Two layers as one: `front` laid over `back`."""
-    share = front_alpha[..., None]
-    below = (1 - share) * back_alpha[..., None]
-    total = share + below
-    mixed = (front * share + back * below) / np.maximum(total, 1e-6)
-    return np.clip(np.round(mixed), 0, 255).astype(np.uint8), total[..., 0].astype(np.float32)
 
 
 def membrane(picture: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -152,8 +143,6 @@ def membrane(picture: np.ndarray, weight: np.ndarray) -> np.ndarray:
     picture: (H, W, 3) uint8; weight: (H, W) float32 in [0, 1]. Known pixels are averaged down a pyramid until every
     gap is closed, and the gaps filled on the way back up; if nothing is known, the result is black.
     """
-    import cv2
-
     known = weight[..., None].astype(np.float32)
     levels = [np.concatenate([picture.astype(np.float32) * known, known], axis=2)]
     while min(levels[-1].shape[:2]) > 1 and levels[-1][..., 3].min() < 0.99:
@@ -175,8 +164,6 @@ def composite(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndar
 
 def without_object(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """The picture with its object filled smoothly from what surrounds it, from a quarter of the resolution on."""
-    import cv2
-
     hole = cv2.dilate((alpha > 0.05).view(np.uint8), np.ones((9, 9), np.uint8))
     high, wide = alpha.shape
     size = (wide + 3) // 4, (high + 3) // 4
@@ -188,8 +175,6 @@ def without_object(image: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 def over(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
     """alpha·front + (1 − alpha)·back, (H, W, 3) uint8."""
-    import cv2
-
     return cv2.blendLinear(front, back, alpha, 1 - alpha)
 
 
@@ -202,8 +187,6 @@ def drawn_picture(reference: Picture | Drawn, size: int) -> np.ndarray:
 
 def square_picture(path: str, size: int) -> np.ndarray:
     """A picture file's central square at size×size."""
-    from unswayed.sources.pictures import read_picture
-
     picture = read_picture(path)
     high, wide = picture.shape[:2]
     side = min(high, wide)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,8 +34,7 @@ class Lighting(Edit):
     where: str = where("object", "what is lit")
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
-        changed = composition.adjust(Adjustment(lit, (("stops", self.stops),)), self.where)
-        return replace(changed, requested={**composition.requested, "lighting": self.stops})
+        return composition.adjust(Adjustment(lit, (("stops", self.stops),)), self.where, lighting=self.stops)
 
     def describe(self) -> str:
         subject = "object and background" if self.where == "both" else self.where

@@ -1,4 +1,4 @@
-"""Which edits are drawn for training, how often and from which ranges; and how edits of other packages are made."""
+"""Which edits are drawn for training, how often and from which ranges."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.files.records import require_fields
-from unswayed.scene import Scene
 
-from . import EDITS, find_edit
-from .composition import Composition, Impossible, Original, PictureReference, Pool, Removed
-from .edit import Allowed, Choice, Edit, Range, allowed
-from .geometry import resized
-from .layers import composite, drawn_picture, realize, without_object
+from . import EDITS
+from .edit import Range, allowed
 
-KINDS = ("background", "size", "position", "direction", "lighting", "blur", "color", "occlusion")
+# The edits that have an operation on whole batches, in the order in which they are drawn.
+_FACTS = {name: EDITS.part(name).facts for name in EDITS if EDITS.is_own(name)}
+KINDS = tuple(sorted((name for name in _FACTS if "batch" in _FACTS[name]), key=lambda name: _FACTS[name]["batch"]))
 Span = tuple[float, float]
+
+
+def _span(low: float, high: float, least: float, most: float) -> Any:
+    return field(default=(low, high), metadata={"limits": (least, most)})
 
 
 @dataclass(frozen=True)
@@ -41,65 +43,56 @@ class EditMixture:
     weights: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 1.0))
     probability: float = 0.5
     most: int = 3
-    size: Span = (0.03, 0.4)
-    position: Span = (0.0, 1.0)
-    direction: Span = (-45.0, 45.0)
-    lighting: Span = (-2.0, 2.0)
-    blur: Span = (1.0, 6.0)
-    color: Span = (-60.0, 60.0)
-    saturation: Span = (0.3, 1.5)
-    occlusion: Span = (0.1, 0.5)
+    size: Span = _span(0.03, 0.4, least=0.001, most=1.0)
+    position: Span = _span(0.0, 1.0, least=0.0, most=1.0)
+    direction: Span = _span(-45.0, 45.0, least=-180.0, most=180.0)
+    lighting: Span = _span(-2.0, 2.0, least=-5.0, most=5.0)
+    blur: Span = _span(1.0, 6.0, least=0.0, most=32.0)
+    color: Span = _span(-60.0, 60.0, least=-180.0, most=180.0)
+    saturation: Span = _span(0.3, 1.5, least=0.0, most=3.0)
+    occlusion: Span = _span(0.1, 0.5, least=0.0, most=0.95)
     ranges: Mapping[str, Span] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        trainable = trainable_edits()
         for name, weight in self.weights.items():
-            if name not in trainable_edits():
-                raise unknown("edit to train with", name, trainable_edits())
+            check_known("edit to train with", [name], trainable)
             if not 0 <= weight < float("inf"):
                 raise UserError(f"the weight of {name} is {weight}", allowed="0 or more")
         if not any(self.weights.values()):
-            raise UserError(
-                "every edit has weight 0", allowed=f"a weight above 0 for one of {', '.join(trainable_edits())}"
-            )
+            raise UserError("every edit has weight 0", allowed=f"a weight above 0 for one of {', '.join(trainable)}")
         if not 0 <= self.probability <= 1:
             raise UserError(f"the probability of an edit is {self.probability}", allowed="0 to 1")
         if self.most < 1:
             raise UserError(f"the most edits of one picture are {self.most}", allowed="1 or more")
-        for name, (least, greatest) in LIMITS.items():
-            object.__setattr__(self, name, _checked_span(name, getattr(self, name), least, greatest))
-        object.__setattr__(
-            self, "ranges", {name: self._span_of_other(name, span) for name, span in self.ranges.items()}
-        )
-
-    def _span_of_other(self, name: str, span: Sequence[float]) -> Span:
-        if name not in self.others:
-            raise unknown("edit of another package with a weight", name, self.others)
-        space = _axis_space(name)
-        if not isinstance(space, Range):
-            raise UserError(f"{name} has no range to draw from", allowed=space.describe())
-        return _checked_span(name, span, space.low, space.high)
+        for name, limits in LIMITS.items():
+            object.__setattr__(self, name, _checked_span(name, getattr(self, name), *limits))
+        ranges = {}
+        for name, span in self.ranges.items():
+            check_known("edit of another package with a weight", [name], self.others)
+            space = allowed(EDITS.load(name), EDITS.load(name).axis)
+            if not isinstance(space, Range):
+                raise UserError(f"{name} has no range to draw from", allowed=space.describe())
+            ranges[name] = _checked_span(name, span, space.low, space.high)
+        object.__setattr__(self, "ranges", ranges)
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The edits of other packages that have a weight."""
+        """The edits with a weight that are made one picture at a time, such as those of other packages."""
         return tuple(name for name in self.weights if name not in KINDS)
 
     def to_json(self) -> dict[str, Any]:
         """The mixture as JSON; `EditMixture.from_json` reads it."""
         spans = {name: list(getattr(self, name)) for name in LIMITS}
         ranges = {"ranges": {name: list(span) for name, span in self.ranges.items()}} if self.ranges else {}
-        fixed = {"weights": dict(self.weights), "probability": self.probability, "most": self.most}
-        return {**fixed, **spans, **ranges}
+        return {"weights": dict(self.weights), "probability": self.probability, "most": self.most, **spans, **ranges}
 
     @staticmethod
     def from_json(value: Mapping[str, Any], where: str = "the mixture of edits") -> EditMixture:
         """The mixture of a JSON object with any of these fields; `where` is what an error names."""
-        names = [setting.name for setting in fields(EditMixture)]
         kinds = {"weights": dict[str, float], "probability": float, "most": int, "ranges": dict[str, list[float]]}
         require_fields(value, {}, where)
-        for name in value:
-            if name not in names:
-                raise unknown("setting of the edits to train with", name, names)
+        check_known("setting of the edits to train with", value, [setting.name for setting in fields(EditMixture)])
         require_fields(value, {name: kinds.get(name, list[float]) for name in value}, where)
         spans = {name: value[name] for name in LIMITS if name in value}
         for name, span in {**spans, **value.get("ranges", {})}.items():
@@ -109,38 +102,26 @@ class EditMixture:
 
 
 def trainable_edits() -> list[str]:
-    """The edits that a mixture may draw: those of this package, then those of other installed packages."""
-    return [*KINDS, *(name for name in EDITS if not EDITS.is_own(name))]
+    """The edits that a mixture may draw: first those on batches, then those of this and other packages without one."""
+    more = [name for name in EDITS if name not in KINDS]
+    return [*KINDS, *(name for name in more if not EDITS.is_own(name) or EDITS.part(name).facts.get("trains", True))]
 
 
-def _checked_span(name: str, span: Sequence[float], least: float, greatest: float) -> Span:
+def _checked_span(name: str, span: Sequence[float], least: float, most: float) -> Span:
     low, high = span
-    if not least <= low <= high <= greatest:
-        raise UserError(
-            f"the range of {name} is {low:g} to {high:g}", allowed=f"two numbers from {least:g} to {greatest:g}"
-        )
+    if not least <= low <= high <= most:
+        given = f"the range of {name} is {low:g} to {high:g}"
+        raise UserError(given, allowed=f"two numbers from {least:g} to {most:g}")
     return float(low), float(high)
 
 
-def _axis_space(name: str) -> Allowed:
-    edit = find_edit(name)
-    return allowed(edit, edit.axis)
-
-
 LIMITS: dict[str, Span] = {
-    "size": (0.001, 1.0),
-    "position": (0.0, 1.0),
-    "direction": (-180.0, 180.0),
-    "lighting": (-5.0, 5.0),
-    "blur": (0.0, 32.0),
-    "color": (-180.0, 180.0),
-    "saturation": (0.0, 3.0),
-    "occlusion": (0.0, 0.95),
+    setting.name: setting.metadata["limits"] for setting in fields(EditMixture) if setting.metadata
 }
 # What `lighting` and `blur` act on.
 OBJECT, BACKGROUND, BOTH = 0, 1, 2
-_SPANNED = ("size", "x", "y", "direction", "lighting", "blur", "color", "saturation", "occlusion")
-NUMBERS = (*_SPANNED, "donor", "place", "tilt")
+NUMBERS = ("size", "x", "y", "direction", "lighting", "blur", "color", "saturation", "occlusion",
+           "donor", "place", "tilt")  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,14 +154,12 @@ class Draws:
 
     def of(self, name: str) -> np.ndarray:
         """(N,) float32: the drawn numbers of one name."""
-        column: np.ndarray = self.numbers[:, NUMBERS.index(name)]
-        return column
+        return self.numbers[:, NUMBERS.index(name)]
 
 
 def draw(count: int, mixture: EditMixture, rng: np.random.Generator, without: tuple[str, ...] = ()) -> Draws:
     """The draws for `count` pictures; `without` names edits that cannot be made, which are then not drawn."""
-    others = mixture.others
-    kinds = (*KINDS, *others)
+    kinds = (*KINDS, *mixture.others)
     weights = np.array([0.0 if kind in without else mixture.weights.get(kind, 0.0) for kind in kinds])
     possible = int((weights > 0).sum())
     # The largest of these keys are a weighted draw without repetition (Efraimidis and Spirakis 2006).
@@ -190,81 +169,11 @@ def draw(count: int, mixture: EditMixture, rng: np.random.Generator, without: tu
     number = np.minimum(rng.integers(1, mixture.most + 1, count), possible)
     number = np.where(rng.random(count) < mixture.probability, number, 0)
     share = rng.random((count, len(NUMBERS)))
-    spans = np.array([_span(mixture, name) for name in NUMBERS])
+    drawn = {**{name: getattr(mixture, name) for name in LIMITS}, "x": mixture.position, "y": mixture.position}
+    spans = np.array([drawn.get(name, (0.0, 1.0)) for name in NUMBERS])
+    spans[0] = np.log(spans[0])
     numbers = spans[:, 0] + share * (spans[:, 1] - spans[:, 0])
     numbers[:, 0] = np.exp(numbers[:, 0])
-    return Draws(
-        ranks < number[:, None],
-        numbers.astype(np.float32),
-        rng.integers(0, 3, count),
-        rng.integers(0, 2, count),
-        rng.random((count, len(others))),
-        others,
-    )
-
-
-def _span(mixture: EditMixture, name: str) -> Span:
-    if name == "size":
-        return float(np.log(mixture.size[0])), float(np.log(mixture.size[1]))
-    if name in ("x", "y"):
-        return mixture.position
-    return getattr(mixture, name) if name in LIMITS else (0.0, 1.0)
-
-
-def edited_by_others(
-    image: np.ndarray, mask: np.ndarray, draws: Draws, mixture: EditMixture, other: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The picture (H, W, 3) uint8 and its mask (H, W) float32 after the drawn edits of other packages.
-
-    draws: of this picture alone; other: another picture without its object, of any square size, which some edits need.
-    An edit that is not possible for the picture, or not without a network, leaves it as it is.
-    """
-    chosen = np.flatnonzero(draws.kinds[0, len(KINDS) :])
-    high, wide = mask.shape
-    side = max(high, wide)
-    # Compositions are square: what is missing is mirrored, and cut off again.
-    missing = (0, side - high), (0, side - wide)
-    for place in chosen:
-        if not (mask > 0.5).any():
-            break
-        share = float(draws.shares[0, place])
-        square = Scene("own", np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask, missing))
-        pool = Pool(("own",) if other is None else ("own", "other"), {"own": square, "other": square}.__getitem__, side)
-        edit = _drawn_edit(draws.others[place], share, mixture)
-        try:
-            composition = edit.apply(Composition.of(square), np.random.default_rng(int(share * 2**53)), pool)
-            if composition.needs_network is None:
-                layers = realize(composition, _Fills(side, other), 0)
-                image = composite(layers.object, layers.alpha, layers.background)[:high, :wide]
-                mask = layers.mask[:high, :wide]
-        except Impossible:
-            continue
-    return np.ascontiguousarray(image), np.ascontiguousarray(mask)
-
-
-def _drawn_edit(name: str, share: float, mixture: EditMixture) -> Edit:
-    """The edit with its main parameter at a share of its range; a choice and a text take it from their own values."""
-    edit, space = find_edit(name), _axis_space(name)
-    if isinstance(space, Range):
-        low, high = mixture.ranges.get(name, (space.low, space.high))
-        logarithmic = space.spacing == "log" and low > 0
-        level = low * (high / low) ** share if logarithmic else low + share * (high - low)
-        return edit(**{edit.axis: level})
-    return edit(**{edit.axis: space.names[int(share * len(space.names))]}) if isinstance(space, Choice) else edit()
-
-
-class _Fills:
-    """Backgrounds without a removal method: objects are filled smoothly, other scenes are one given picture."""
-
-    def __init__(self, size: int, other: np.ndarray | None) -> None:
-        self.size, self.other = size, other
-
-    def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
-        if isinstance(reference, Original):
-            return composition.image
-        if not isinstance(reference, Removed):
-            return drawn_picture(reference, self.size)
-        if reference.scene_id == composition.scene_id:
-            return without_object(composition.image, composition.mask)
-        assert self.other is not None
-        return resized(self.other, self.size)
+    lit, blurred = rng.integers(0, 3, count), rng.integers(0, 2, count)
+    shares = rng.random((count, len(mixture.others)))
+    return Draws(ranks < number[:, None], numbers.astype(np.float32), lit, blurred, shares, mixture.others)

@@ -32,17 +32,9 @@ class Occlusion(Edit):
         0.3, Range(0.01, 0.95, unit="of the object", step=0.01), "how much of the object is hidden"
     )
 
-    @property
-    def random(self) -> bool:
-        return True
-
-    @property
-    def borrows(self) -> bool:
-        return True
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        return ("removal",)
+    random: ClassVar[bool] = True
+    borrows: ClassVar[bool] = True
+    needs: ClassVar[tuple[Need, ...]] = ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         other = pool.other(composition.scene_id, rng)
@@ -74,6 +66,11 @@ def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
     wanted = int(round(share * len(rows)))
     if not 0 < wanted < len(rows):
         raise Impossible(f"occlusion {share:g}: the object has only {len(rows)} pixels")
+
+    def reach(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
+        x, y = np.subtract(x, middle_x, dtype=np.float32), np.subtract(y, middle_y, dtype=np.float32)
+        return _distance(x, y, tilt, np)
+
     # A pixel is hidden when alpha·(1 − patch) is at most one half; at the object's edge that is a little earlier.
     earlier = 0.5 / alpha[rows, columns] - 0.5
     squares = []
@@ -82,17 +79,11 @@ def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndar
         # Not on the pixel grid, so that no two pixels have the same distance.
         aside = rng.uniform(-0.5, 0.5, 2)
         square = columns[middle] + aside[0], rows[middle] + aside[1], rng.uniform(0, np.pi / 2)
-        reached = _reach(columns, rows, *square) - earlier
+        reached = reach(columns, rows, *square) - earlier
         squares.append((float(np.partition(reached, wanted - 1)[wanted - 1]) + 1e-3, square))
     radius, square = min(squares)
     places = np.indices(alpha.shape, dtype=np.float32)
-    return np.clip(radius - _reach(places[1], places[0], *square) + 0.5, 0.0, 1.0).astype(np.float32)
-
-
-def _reach(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
-    x, y = np.subtract(x, middle_x, dtype=np.float32), np.subtract(y, middle_y, dtype=np.float32)
-    reach: np.ndarray = _distance(x, y, tilt, np)
-    return reach
+    return np.clip(radius - reach(places[1], places[0], *square) + 0.5, 0.0, 1.0).astype(np.float32)
 
 
 def hiding_batch(alpha: Tensor, share: Tensor, place: Tensor, tilt: Tensor) -> Tensor:

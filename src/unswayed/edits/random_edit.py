@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,16 +19,19 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
 from unswayed.errors import UserError
-from unswayed.scene import frame
+from unswayed.scene import Scene, frame
 from unswayed.sources import Source, open_source
 from unswayed.sources.pictures import read_picture
 
+from . import EDITS
 from .blur import blurred
 from .color import recolored
+from .composition import Composition, Impossible, Original, PictureReference, Pool, Removed
+from .edit import Choice, Range, allowed
 from .geometry import resized
-from .layers import over, without_object
+from .layers import composite, drawn_picture, over, realize, without_object
 from .lighting import lit
-from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw, edited_by_others
+from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw
 from .occlusion import hiding_batch
 from .placement import GRID, placements
 
@@ -55,11 +59,7 @@ class RandomEdit(v2.Transform):
     (torch.Size([3, 64, 64]), torch.bool, 3)
     """
 
-    def __init__(
-        self,
-        mixture: EditMixture | None = None,
-        backgrounds: Sequence[Lender] | None = None,
-    ) -> None:
+    def __init__(self, mixture: EditMixture | None = None, backgrounds: Sequence[Lender] | None = None) -> None:
         super().__init__()
         self.mixture = mixture or EditMixture()
         if backgrounds is not None and not len(backgrounds):
@@ -69,8 +69,7 @@ class RandomEdit(v2.Transform):
 
     def forward(self, *inputs: Any) -> Any:
         """The sample with its picture and its mask edited; a picture without an object is left as it is."""
-        sample = inputs if len(inputs) > 1 else inputs[0]
-        flat, structure = pytree.tree_flatten(sample)
+        flat, structure = pytree.tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         pictures = [index for index, leaf in enumerate(flat) if isinstance(leaf, tv_tensors.Image | Image.Image)]
         masks = [index for index, leaf in enumerate(flat) if isinstance(leaf, tv_tensors.Mask)]
         if len(pictures) != 1 or len(masks) != 1:
@@ -109,7 +108,11 @@ class RandomEdit(v2.Transform):
             return picture, mask
         edited, visible = edit_one(image, alpha, draws, own, other)
         edited, visible = edited_by_others(edited, visible, draws, self.mixture, other)
-        return _picture_like(edited, picture), _mask_like(visible, mask, scale)
+        shown = _mask_like(visible, mask, scale)
+        if isinstance(picture, Image.Image):
+            return Image.fromarray(edited), shown
+        pixels = torch.from_numpy(edited).permute(2, 0, 1).contiguous()
+        return tv_tensors.wrap(functional.to_dtype(pixels, picture.dtype, scale=True), like=picture), shown
 
     def _background(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """A background that covers the picture's shape: the middle of one that was given or seen."""
@@ -118,11 +121,12 @@ class RandomEdit(v2.Transform):
         array = read_picture(picture) if isinstance(picture, str | Path) else np.asarray(picture)
         if array.shape == shape:
             return array
-        factor = max(shape[0] / array.shape[0], shape[1] / array.shape[1])
-        size = max(round(array.shape[1] * factor), shape[1]), max(round(array.shape[0] * factor), shape[0])
+        high, wide, _ = shape
+        factor = max(high / array.shape[0], wide / array.shape[1])
+        size = max(round(array.shape[1] * factor), wide), max(round(array.shape[0] * factor), high)
         grown = cv2.resize(array, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
-        top, left = (grown.shape[0] - shape[0]) // 2, (grown.shape[1] - shape[1]) // 2
-        return np.ascontiguousarray(grown[top : top + shape[0], left : left + shape[1]])
+        top, left = (grown.shape[0] - high) // 2, (grown.shape[1] - wide) // 2
+        return np.ascontiguousarray(grown[top : top + high, left : left + wide])
 
 
 BORROWERS = ("background", "occlusion")
@@ -148,20 +152,10 @@ def _unit(mask: tv_tensors.Mask) -> np.ndarray:
     return values / 255 if array.dtype.kind in "iu" and values.max() > 1 else values
 
 
-def _picture_like(image: np.ndarray, before: AnyPicture) -> AnyPicture:
-    if isinstance(before, Image.Image):
-        return Image.fromarray(image)
-    pixels = torch.from_numpy(image).permute(2, 0, 1).contiguous()
-    return tv_tensors.wrap(functional.to_dtype(pixels, before.dtype, scale=True), like=before)
-
-
 def _mask_like(alpha: np.ndarray, before: tv_tensors.Mask, scale: int) -> tv_tensors.Mask:
-    shape = torch.from_numpy(np.ascontiguousarray(alpha)).view(before.shape)
-    if before.dtype == torch.bool:
-        return tv_tensors.wrap(shape > 0.5, like=before)
-    if before.dtype.is_floating_point:
-        return tv_tensors.wrap(shape.to(before.dtype), like=before)
-    values = (shape * 255).round() if scale == 255 else shape > 0.5
+    values = torch.from_numpy(alpha).view(before.shape)
+    if not before.dtype.is_floating_point:
+        values = (values * 255).round() if scale == 255 else values > 0.5
     return tv_tensors.wrap(values.to(before.dtype), like=before)
 
 
@@ -223,11 +217,9 @@ def rim(mask: np.ndarray) -> np.ndarray:
 def _window(alpha: np.ndarray, margin: int) -> tuple[slice, slice]:
     """Rows and columns of the object and a margin around it."""
     left, top, broad, tall = cv2.boundingRect((alpha > 0).view(np.uint8))
-    high, wide = alpha.shape
-    return (
-        slice(max(top - margin, 0), min(top + tall + margin, high)),
-        slice(max(left - margin, 0), min(left + broad + margin, wide)),
-    )
+    ends = (top, tall, alpha.shape[0]), (left, broad, alpha.shape[1])
+    rows, columns = (slice(max(at - margin, 0), min(at + extent + margin, side)) for at, extent, side in ends)
+    return rows, columns
 
 
 def _layer(
@@ -241,12 +233,19 @@ def _layer(
     layer = cv2.merge([*cv2.split(colors), share])
     if not kinds:
         return layer, cut
-    back, shrink = _map_back(alpha, kinds, of)
+    ways = torch.tensor([[kinds["size"], kinds["position"], kinds["direction"]]], dtype=torch.float32)
+    numbers = torch.tensor([[of["size"], of["x"], of["y"], of["direction"]]])
+    solid = (alpha > 0.5).view(np.uint8)
+    inside = torch.from_numpy(cv2.resize(solid * 255, (GRID, GRID), interpolation=cv2.INTER_AREA) > 0).view(1, -1)
+    rate = torch.tensor([cv2.countNonZero(solid) / solid.size])
+    high, wide = alpha.shape
+    maps, factor = placements(inside, rate, (high, wide), ways, numbers)
+    # From pixels of the canvas to pixels of the picture, counted from the upper left corner of the first pixel.
+    back, shrink = maps[0].double().numpy() * np.array([1, 1, max(high, wide)]), min(float(factor[0]), 1.0)
     size = max(round(layer.shape[1] * shrink), 1), max(round(layer.shape[0] * shrink), 1)
     scale = np.array([size[0] / layer.shape[1], size[1] / layer.shape[0]])
     corners = np.array([[x, y] for x in (columns.start, columns.stop) for y in (rows.start, rows.stop)], dtype=float)
     landed = (corners - back[:, 2]) @ np.linalg.inv(back[:, :2]).T
-    high, wide = alpha.shape
     first = np.clip(np.floor(landed.min(axis=0)).astype(int) - 1, 0, [wide - 1, high - 1])
     last = np.clip(np.ceil(landed.max(axis=0)).astype(int) + 1, first + 1, [wide, high])
     if size != layer.shape[1::-1]:
@@ -259,17 +258,56 @@ def _layer(
     return layer, (slice(first[1], last[1]), slice(first[0], last[0]))
 
 
-def _map_back(alpha: np.ndarray, kinds: dict[str, bool], of: dict[str, float]) -> tuple[np.ndarray, float]:
-    """The map (2, 3) from pixels of the canvas to pixels of the picture, counted from the upper left corner of the
-    first pixel, and the factor by which the object shrinks, at most 1."""
-    ways = torch.tensor([[kinds["size"], kinds["position"], kinds["direction"]]], dtype=torch.float32)
-    numbers = torch.tensor([[of["size"], of["x"], of["y"], of["direction"]]])
-    solid = (alpha > 0.5).view(np.uint8)
-    inside = torch.from_numpy(cv2.resize(solid * 255, (GRID, GRID), interpolation=cv2.INTER_AREA) > 0).view(1, -1)
-    rate = torch.tensor([cv2.countNonZero(solid) / solid.size])
-    high, wide = alpha.shape
-    maps, factor = placements(inside, rate, (high, wide), ways, numbers)
-    return maps[0].double().numpy() * np.array([1, 1, max(high, wide)]), min(float(factor[0]), 1.0)
+def edited_by_others(
+    image: np.ndarray, mask: np.ndarray, draws: Draws, mixture: EditMixture, other: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The picture (H, W, 3) uint8 and its mask (H, W) float32 after the drawn edits of other packages.
+
+    draws: of this picture alone; other: another picture without its object, of any square size, which some edits need.
+    An edit that is not possible for the picture, or not without a network, leaves it as it is.
+    """
+    chosen = np.flatnonzero(draws.kinds[0, len(KINDS) :])
+    high, wide = mask.shape
+    side = max(high, wide)
+    # Compositions are square: what is missing is mirrored, and cut off again.
+    missing = (0, side - high), (0, side - wide)
+    for place in chosen:
+        if not (mask > 0.5).any():
+            break
+        share = float(draws.shares[0, place])
+        square = Scene("own", np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask, missing))
+        pool = Pool(("own",) if other is None else ("own", "other"), {"own": square, "other": square}.__getitem__, side)
+        edit = EDITS.load(draws.others[place])
+        space = allowed(edit, edit.axis)
+        levels: dict[str, Any] = {}  # an edit whose main parameter is a text takes its default
+        if isinstance(space, Range):
+            levels[edit.axis] = space.at(share, *mixture.ranges.get(edit.name, (space.low, space.high)))
+        elif isinstance(space, Choice):
+            levels[edit.axis] = space.names[int(share * len(space.names))]
+        with contextlib.suppress(Impossible):
+            composition = edit(**levels).apply(Composition.of(square), np.random.default_rng(int(share * 2**53)), pool)
+            if composition.needs_network is None:
+                layers = realize(composition, _Fills(side, other), 0)
+                image = composite(layers.object, layers.alpha, layers.background)[:high, :wide]
+                mask = layers.mask[:high, :wide]
+    return np.ascontiguousarray(image), np.ascontiguousarray(mask)
+
+
+class _Fills:
+    """Backgrounds without a removal method: objects are filled smoothly, other scenes are one given picture."""
+
+    def __init__(self, size: int, other: np.ndarray | None) -> None:
+        self.size, self.other = size, other
+
+    def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
+        if isinstance(reference, Original):
+            return composition.image
+        if not isinstance(reference, Removed):
+            return drawn_picture(reference, self.size)
+        if reference.scene_id == composition.scene_id:
+            return without_object(composition.image, composition.mask)
+        assert self.other is not None
+        return resized(self.other, self.size)
 
 
 class Scenes(Dataset[Any]):

@@ -24,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
+from unswayed.files.records import fits
 from unswayed.files.whole import read_toml
 from unswayed.scene import Scene
 
-from . import edit_from, find_edit, make_edit, parse_edit
+from . import EDITS, edit_from, make_edit, parse_edit
 from .background import Background
 from .composition import Composition, Pool
 from .edit import Allowed, Edit, Level, Need, Range, allowed, as_json
@@ -50,10 +51,8 @@ class Item:
 
     @property
     def control(self) -> str | None:
-        """Return the item that makes the same picture without changing the attribute; None for controls.
-
-        A chain has the first control in the order of CONTROLS that one of its edits declares.
-        """
+        """Return the item that makes the same picture without changing the attribute, the first in the order of
+        CONTROLS that an edit of the chain declares; None for controls."""
         if any(self.chain == control.chain for control in CONTROLS.values()):
             return None
         declared = {edit.compared_with for edit in self.chain}
@@ -118,15 +117,16 @@ CONTROLS = {
 
 def _inside(inside: str) -> dict[str, str]:
     """Return the parameters written `name=value, name=value`; a value may be a list, `name=value,value`."""
-    values: dict[str, list[str]] = {}
+    values: dict[str, str] = {}
     key = ""
-    for part in filter(None, (part.strip() for part in inside.split(","))):
+    for part in filter(None, map(str.strip, inside.split(","))):
         name, equals, value = part.partition("=")
         key = name.strip() if equals else key
         if not key:
             raise UserError(f"'({inside})' is not a list of parameters", allowed="(parameter=value, …)")
-        values.setdefault(key, []).append(value.strip() if equals else part)
-    return {name: ",".join(parts) for name, parts in values.items()}
+        text = value.strip() if equals else part
+        values[key] = f"{values[key]},{text}" if key in values else text
+    return values
 
 
 def expression(text: str) -> tuple[Item, ...]:
@@ -151,17 +151,14 @@ def _axis(text: str) -> list[Item]:
     """
     match = re.fullmatch(r"\s*([\w-]+)\s*(?:\(([^)]*)\))?\s*(?:=\s*(.+?)\s*)?", text)
     if match is None or not (match[2] or match[3]):
-        raise UserError(
-            f"'{text}' is not a sweep",
-            allowed="attribute=low:high:count, attribute=value,value,… or attribute(parameter=value,value,…)",
-        )
+        forms = "attribute=low:high:count, attribute=value,value,… or attribute(parameter=value,value,…)"
+        raise UserError(f"'{text}' is not a sweep", allowed=forms)
     name, inside, levels = match.groups()
-    kind, fixed, swept = find_edit(name), _inside(inside or ""), None
+    kind, fixed, swept = EDITS.load(name), _inside(inside or ""), None
     lists = [key for key, value in fixed.items() if "," in value or _is_range(value)]
     if levels is not None and lists:
-        raise UserError(
-            f"'{text}' sweeps {kind.axis} and {', '.join(lists)}", allowed="one parameter with several values"
-        )
+        given = f"'{text}' sweeps {kind.axis} and {', '.join(lists)}"
+        raise UserError(given, allowed="one parameter with several values")
     if levels is None:
         if len(lists) > 1 or (not lists and len(fixed) > 1):
             raise UserError(f"'{text}' does not say which parameter is swept", allowed="one with several values")
@@ -179,31 +176,30 @@ def _axis(text: str) -> list[Item]:
     return items
 
 
-def _is_range(text: str) -> bool:
-    parts = text.split(":")
-    return len(parts) == 3 and all(map(_is_number, parts))
-
-
 def _levels(name: str, text: str, space: Allowed) -> list[str]:
     """Return the levels of `low:high:count` or `value,value,…`, as they are written."""
-    parts = text.split(":")
     if not _is_range(text):
         return [value.strip() for value in text.split(",") if value.strip()]
-    example = f"{name}=low:high:count with {space.describe()} and a count of 2 to 1000"
     if not isinstance(space, Range):
         raise UserError(f"'{name}={text}' is not a sweep", allowed=space.describe())
-    first, last = (float(space.checked(name, part)) for part in parts[:2])
-    if not parts[2].strip().isdigit() or not 2 <= int(parts[2]) <= 1000 or first == last:
+    *ends, count = text.split(":")
+    first, last = (float(space.checked(name, end)) for end in ends)
+    if not count.strip().isdigit() or not 2 <= int(count) <= 1000 or first == last:
+        example = f"{name}=low:high:count with {space.describe()} and a count of 2 to 1000"
         raise UserError(f"'{name}={text}' is not a sweep", allowed=example)
-    return [f"{value:g}" for value in space.levels(first, last, int(parts[2]))]
+    return [f"{value:g}" for value in space.levels(first, last, int(count))]
+
+
+def _is_range(text: str) -> bool:
+    return text.count(":") == 2 and all(map(_is_number, text.split(":")))
 
 
 def _is_number(text: str) -> bool:
     try:
         float(text)
-        return True
     except ValueError:
         return False
+    return True
 
 
 def _slug(text: str) -> str:
@@ -255,27 +251,19 @@ def open_recipe(spec: str) -> Recipe:
         return named_recipe(spec)
     if spec.endswith(".toml"):
         return _from_file(Path(spec))
-    if "=" in spec:
-        _refuse_mixture(spec)
-        return _complete(spec, expression(spec))
-    names = [name.strip() for name in spec.split(",") if name.strip()]
-    if not names:
-        raise UserError("the recipe is empty", allowed=", ".join(RECIPES), run="unswayed edits")
-    items = []
-    for name in names:
-        item = named_item(name)
-        if item is None:
-            known = dict.fromkeys(item.name for recipe in map(named_recipe, RECIPES) for item in recipe.items)
-            raise unknown("recipe or edit", name, [*RECIPES, *known, "attribute=low:high:count"], run="unswayed edits")
-        items.append(item)
-    return _complete(spec, items)
-
-
-def _refuse_mixture(spec: str) -> None:
-    """Refuse a text that has named edits or recipes beside a sweep; a TOML file may have both."""
+    if "=" not in spec:
+        items = []
+        for name in filter(None, map(str.strip, spec.split(","))):
+            if (item := named_item(name)) is None:
+                known = dict.fromkeys(item.name for recipe in map(named_recipe, RECIPES) for item in recipe.items)
+                names = [*RECIPES, *known, "attribute=low:high:count"]
+                raise unknown("recipe or edit", name, names, run="unswayed edits")
+            items.append(item)
+        if not items:
+            raise UserError("the recipe is empty", allowed=", ".join(RECIPES), run="unswayed edits")
+        return _complete(spec, items)
     parts = [part for part in re.split(r"[,;\s]+", spec) if part]
-    mixed = [part for part in parts if part in RECIPES or named_item(part)]
-    if mixed:
+    if mixed := [part for part in parts if part in RECIPES or named_item(part)]:
         rest = ",".join(part for part in parts if part not in (*mixed, "x", "×"))
         listed = ", ".join(f'"{text}"' for text in (rest, *mixed))
         raise UserError(
@@ -283,6 +271,7 @@ def _refuse_mixture(spec: str) -> None:
             allowed=f"a sweep or grid, or a list of edits; for both, a file such as mine.toml with edits = [{listed}]",
             run="unswayed build … --recipe mine.toml",
         )
+    return _complete(spec, expression(spec))
 
 
 def _complete(name: str, items: Iterable[Item]) -> Recipe:
@@ -296,27 +285,19 @@ def _complete(name: str, items: Iterable[Item]) -> Recipe:
 def _from_file(path: Path) -> Recipe:
     """Return the recipe of a TOML file: `edits` (a list of expressions), `[[item]]` tables with `name` and `chain`."""
     content = read_toml(path, "recipe")
-    known = ("name", "explains", "edits", "item")
-    for key in content:
-        if key not in known:
-            raise unknown(f"entry of the recipe {path.name}", key, known)
-    items: list[Item] = []
-    expressions = content.get("edits", [])
-    if not isinstance(expressions, list) or not all(isinstance(text, str) for text in expressions):
+    check_known(f"entry of the recipe {path.name}", content, ("name", "explains", "edits", "item"))
+    expressions, tables = content.get("edits", []), content.get("item", [])
+    if not fits(expressions, list[str]):
         raise UserError(f"{path}: edits is {expressions!r}", allowed='a list of texts, such as ["size=0.02:0.5:12"]')
-    for text in expressions:
-        items += open_recipe(text).items
-    tables = content.get("item", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+    items = [item for text in expressions for item in open_recipe(text).items]
+    if not fits(tables, list[dict[str, Any]]):
         raise UserError(f"{path}: item is {str(tables)[:60]}", allowed="[[item]] tables with a name and a chain")
     items += [_written_out(path, table) for table in tables]
     if not items:
-        raise UserError(
-            f"{path} contains no edits", allowed='edits = ["size=0.02:0.5:12", "direction"] or [[item]] tables'
-        )
+        forms = 'edits = ["size=0.02:0.5:12", "direction"] or [[item]] tables'
+        raise UserError(f"{path} contains no edits", allowed=forms)
     distinct = {item.name: item for item in items}
-    if any(distinct[item.name] != item for item in items):
-        twice = sorted({item.name for item in items if distinct[item.name] != item})
+    if twice := sorted({item.name for item in items if distinct[item.name] != item}):
         raise UserError(f"{path} uses the name {', '.join(twice)} for different edits")
     recipe = _complete(str(content.get("name", path.stem)), distinct.values())
     return replace(recipe, explains=str(content.get("explains", "")))
@@ -324,15 +305,10 @@ def _from_file(path: Path) -> Recipe:
 
 def _written_out(path: Path, table: dict[str, Any]) -> Item:
     """Return the item of a table, such as name = "small-left", chain = [{edit = "size", rate = 0.05}, …]."""
-    for key in table:
-        if key not in ("name", "chain"):
-            raise unknown(f"entry of an item in {path.name}", key, ("name", "chain"))
+    check_known(f"entry of an item in {path.name}", table, ("name", "chain"))
     name, chain = str(table.get("name", "")), table.get("chain", [])
-    written_out = isinstance(chain, list) and all(isinstance(step, dict) for step in chain)
-    if not re.fullmatch(r"[\w+-][\w.+-]{0,199}", name) or not written_out:
-        raise UserError(
-            f"{path} has an item named '{name}'",
-            allowed="letters, digits and . + - _, without a dot at the start, and a chain",
-        )
+    if not re.fullmatch(r"[\w+-][\w.+-]{0,199}", name) or not fits(chain, list[dict[str, Any]]):
+        form = "letters, digits and . + - _, without a dot at the start, and a chain"
+        raise UserError(f"{path} has an item named '{name}'", allowed=form)
     edits = tuple(map(edit_from, chain))
     return Item(name, edits, tuple((edit.name, edit.level) for edit in edits))

@@ -66,8 +66,10 @@ class Size(Edit):
             return cropped(composition)
         if isinstance(self.rate, str):
             points = outline(composition.mask)
-            placement = filling(composition.placement, points)
-            return relocated(composition, placement, self.start, size=self.rate)
+            placed = moved(points, composition.placement)
+            low, high = box(placed)
+            larger = after(scaling(float(1 / (high - low).max()), center(placed)), composition.placement)
+            return relocated(composition, kept_inside(larger, points, "size largest"), self.start, size=self.rate)
         placement = with_rate(composition, composition.placement, self.rate, pool.size)
         return relocated(composition, placement, self.start, size=self.rate, pixel_rate=self.rate)
 
@@ -77,14 +79,6 @@ class Size(Edit):
         if isinstance(self.rate, str):
             return "object as large as fits the picture"
         return f"object at {100 * self.rate:g} % of the picture"
-
-
-def filling(placement: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the placement scaled until the object's box touches two sides of the frame."""
-    placed = moved(points, placement)
-    low, high = box(placed)
-    larger = after(scaling(float(1 / (high - low).max()), center(placed)), placement)
-    return kept_inside(larger, points, "size largest")
 
 
 def cropped(composition: Composition) -> Composition:
@@ -126,47 +120,38 @@ def with_rate(composition: Composition, placement: np.ndarray, rate: float, side
     Measured on real anti-aliased warps at the output size, since thin parts vanish as they shrink. If no scale comes
     within the tolerance, a shift by half a pixel is tried as well; raises Impossible if that fails too.
     """
-    tried: list[float] = []
-    for aside in ASIDE:
-        scaled, measured, largest = _scaled(composition, placement, rate, side, aside)
-        if abs(measured - rate) <= tolerance(rate, side):
-            return scaled
-        if measured < rate and largest and not tried:
-            raise Impossible(f"size {rate:g}: the largest size that fits the frame is {measured:.3f}")
-        tried.append(measured)
-    nearest = min(tried, key=lambda measured: abs(measured - rate))
-    raise Impossible(f"size {rate:g}: the nearest rate that this mask can have at {side} pixels is {nearest:.4f}")
-
-
-def _scaled(
-    composition: Composition, placement: np.ndarray, rate: float, side: int, aside: tuple[float, float]
-) -> tuple[np.ndarray, float, bool]:
-    """Return the scaled and shifted placement with the nearest rate; that rate; whether the frame ended
-    the search."""
     points = outline(composition.mask)
     placed = moved(points, placement)
     low, high = box(placed)
     largest = float(1 / (high - low).max())
     area = float((composition.mask > 0.5).mean()) * abs(float(np.linalg.det(placement[:, :2])))
-    smaller, larger = 0.0, largest
-    factor = min(float(np.sqrt(rate / area)), largest)
-    best, best_error, best_measured = placement, np.inf, 0.0
-    for _ in range(14):
-        scaled = after(scaling(factor, center(placed)), placement)
-        if any(aside):
-            scaled = after(shift(aside[0] / side, aside[1] / side), scaled)
-        candidate = kept_inside(scaled, points, f"size {rate:g}")
-        measured = float(np.count_nonzero(placed_mask(composition.mask, candidate, side) > 0.5)) / side**2
-        error = abs(measured - rate)
-        if error < best_error:
-            best, best_error, best_measured = candidate, error, measured
-        if error <= min(3e-4, 0.01 * rate) or (factor >= largest and measured < rate):
-            break
-        smaller, larger = (factor, larger) if measured < rate else (smaller, factor)
-        factor = factor * float(np.sqrt(rate / measured)) if measured else factor * 1.5
-        if not smaller < factor < larger:
-            factor = larger if larger == largest and measured < rate else (smaller + larger) / 2
-    return best, best_measured, factor >= largest
+    tried: list[tuple[float, float]] = []
+    for aside in ASIDE:
+        smaller, larger = 0.0, largest
+        factor = min(float(np.sqrt(rate / area)), largest)
+        best, best_error, best_measured = placement, np.inf, 0.0
+        for _ in range(14):
+            scaled = after(scaling(factor, center(placed)), placement)
+            if any(aside):
+                scaled = after(shift(aside[0] / side, aside[1] / side), scaled)
+            candidate = kept_inside(scaled, points, f"size {rate:g}")
+            measured = float(np.count_nonzero(placed_mask(composition.mask, candidate, side) > 0.5)) / side**2
+            error = abs(measured - rate)
+            if error < best_error:
+                best, best_error, best_measured = candidate, error, measured
+            if error <= min(3e-4, 0.01 * rate) or (factor >= largest and measured < rate):
+                break
+            smaller, larger = (factor, larger) if measured < rate else (smaller, factor)
+            factor = factor * float(np.sqrt(rate / measured)) if measured else factor * 1.5
+            if not smaller < factor < larger:
+                factor = larger if larger == largest and measured < rate else (smaller + larger) / 2
+        if best_error <= tolerance(rate, side):
+            return best
+        if best_measured < rate and factor >= largest and not tried:
+            raise Impossible(f"size {rate:g}: the largest size that fits the frame is {best_measured:.3f}")
+        tried.append((best_error, best_measured))
+    _, nearest = min(tried, key=lambda pair: pair[0])
+    raise Impossible(f"size {rate:g}: the nearest rate that this mask can have at {side} pixels is {nearest:.4f}")
 
 
 def tolerance(rate: float, side: int) -> float:

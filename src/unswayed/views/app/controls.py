@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from unswayed.edits import Edit, all_edits, find_edit, in_order
+from unswayed.edits import EDITS, Edit, all_edits, in_order
 from unswayed.edits.composition import IDENTITY
 from unswayed.edits.edit import Choice, Range, Text, file_parameters, parameters
 from unswayed.edits.geometry import after, box, center, moved, outline, placed_mask, rotation, scaling
@@ -105,7 +105,7 @@ def chain_from(values: Values, picture: str | None = None) -> tuple[Edit, ...]:
     """
     edits = []
     for name, given in values.items():
-        edit = find_edit(name)
+        edit = EDITS.load(name)
         edits.append(edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)}))
     return in_order(edits)
 
