@@ -119,7 +119,7 @@ def in_child(work: Callable[[], object], seconds: float | None = None) -> int:
     child = os.fork()
     if child == 0:
         forkserver._forkserver.__init__()  # type: ignore[misc]  # that of the parent cannot be used
-        engine._can_be_sent = lambda worker: False  # workers stay in this process, where their steps are counted
+        engine._packed = lambda worker, optional: None  # workers stay in this process, where their steps are counted
         try:
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)

@@ -82,7 +82,6 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn the errors of broken archives into one clear error."""
     check_regular(path)
     try:
         yield

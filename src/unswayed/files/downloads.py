@@ -268,7 +268,6 @@ def _reachable(endpoint: str) -> bool:
 
 
 def _connect(endpoint: str) -> None:
-    """Open a connection and close it; an exception if that is not possible."""
     hub = urlsplit(endpoint)
     host, port = str(hub.hostname), hub.port or (80 if hub.scheme == "http" else 443)
     proxies = urllib.request.getproxies()

@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,14 +40,9 @@ class Entry:
     written: float | None
 
 
-def listed(address: str) -> dict[str, Entry]:
-    """Every object below an address by its relative name."""
-    with _storage("read", address) as files:
-        return _by_name(files, address, files.find(address, detail=True).values())
-
-
-def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
-    """Every object below an address but those in some of its folders; the object of that address itself is ""."""
+def listed(address: str, without: tuple[str, ...] = ()) -> dict[str, Entry]:
+    """Every object below an address by its relative name, but those in some of its folders; the object of that address
+    itself is ""."""
     with _storage("read", address) as files:
         try:
             entries = _answered(lambda: files.ls(address, detail=True), address)
@@ -55,11 +50,12 @@ def listed_without(address: str, folders: tuple[str, ...]) -> dict[str, Entry]:
             if _lacks_bucket(files, address):
                 raise
             return {}
-        inside = [entry["name"] for entry in entries if entry["type"] == "directory"]
-        for name in inside:
-            if name.rstrip("/").rpartition("/")[2] not in folders:
+        for name in [entry["name"] for entry in entries if entry["type"] == "directory"]:
+            if name.rstrip("/").rpartition("/")[2] not in without:
                 entries += files.find(name, detail=True).values()
-        return _by_name(files, address, entries)
+        root = str(files._strip_protocol(address)).rstrip("/")
+        listed_files = [entry for entry in entries if entry["type"] != "directory"]
+        return {entry["name"][len(root) :].lstrip("/"): _entry(entry) for entry in listed_files}
 
 
 def names_in(address: str, prefix: str) -> list[str]:
@@ -68,11 +64,6 @@ def names_in(address: str, prefix: str) -> list[str]:
         names = [str(name).rpartition("/")[2] for name in files.ls(address, detail=False)]
         return [name for name in names if name.startswith(prefix)]
     return []
-
-
-def _by_name(files: Any, address: str, entries: Iterable[dict[str, Any]]) -> dict[str, Entry]:
-    root = str(files._strip_protocol(address)).rstrip("/")
-    return {entry["name"][len(root) :].lstrip("/"): _entry(entry) for entry in entries if entry["type"] != "directory"}
 
 
 def get(address: str, path: Path) -> bool:
@@ -95,13 +86,11 @@ def read(address: str) -> bytes | None:
 
 
 def put(path: Path, address: str) -> None:
-    """Upload a file."""
     with _storage("write", address) as files:
         files.put_file(str(path), address)
 
 
 def write(address: str, data: bytes) -> None:
-    """Replace a small object."""
     with _storage("write", address) as files:
         files.pipe_file(address, data)
 
@@ -115,7 +104,6 @@ def create(address: str, data: bytes) -> bool:
 
 
 def remove(address: str) -> None:
-    """Remove an object, if it exists."""
     with _storage("remove", address) as files, contextlib.suppress(FileNotFoundError, KeyError):
         files.rm_file(address)
 
@@ -162,10 +150,8 @@ def _lacks_bucket(files: Any, address: str) -> bool:
     scheme, _, rest = address.partition("://")
     try:
         _answered(lambda: files.ls(f"{scheme}://{rest.partition('/')[0]}"), address)
-    except FileNotFoundError:
-        return True
-    except Exception:
-        return False
+    except Exception as error:
+        return isinstance(error, FileNotFoundError)
     return False
 
 

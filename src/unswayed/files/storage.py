@@ -65,14 +65,9 @@ def place_of(given: str | Path) -> Path:
             f"a {scheme}:// address contains '@', as if it held credentials",
             allowed="credentials in the environment or in the files of the storage's own tools",
         )
-    if not parts or any(not is_plain(part) for part in parts):
+    if not parts or not _is_inside("/".join(parts)):
         raise UserError(f"{scheme}://{rest} is not an address", allowed=f"{scheme}://BUCKET/FOLDER")
     return copies_folder().joinpath(scheme, *parts)
-
-
-def is_plain(part: str) -> bool:
-    """Whether one part of an object's name can be a file name on this machine."""
-    return part not in ("", ".", "..") and not set(part) & {"\0", "\\"}
 
 
 def address_of(path: str | Path) -> str | None:
@@ -99,8 +94,6 @@ _NO_RESULT = re.compile(r"(.*/)?(\.[^/]*lock[^/]*|[^/]*\.lock|\.[^/]*\.part)")  
 _MANIFEST = "manifest.parquet"
 _AT_ONCE = 16  # transfers
 
-Known = dict[str, list[object]]
-
 
 def local_copy(given: str | Path) -> Path:
     """The folder or file on this machine for a path or an address; what an address has is downloaded, less pictures."""
@@ -123,10 +116,10 @@ def refresh(root: Path) -> None:
         return
     # Listed in this order: a file that another process writes meanwhile is in both lists or only in the second.
     here = set(_names(root, pictures=False))
-    there = _usable(objects.listed_without(remote, (*PICTURES, SCRATCH)))
+    there = _usable(objects.listed(remote, (*PICTURES, SCRATCH)))
     for name in here - there.keys():
         (root / name).unlink(missing_ok=True)
-    known = _read_known(_index(remote)).get(_MANIFEST)
+    known = _known(remote)[1].get(_MANIFEST)
     replaced = _MANIFEST in here & there.keys() and not _is_same(root / _MANIFEST, there[_MANIFEST], known)
     _download(root, remote, there)
     if replaced:  # the pictures may be others now, with the same names
@@ -195,7 +188,8 @@ def _usable(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def _is_inside(name: str) -> bool:
-    return all(map(is_plain, name.split("/"))) if name else True
+    """Whether the name of an object can be that of a file in its folder on this machine."""
+    return not set(name) & {"\0", "\\"} and (not name or not {"", ".", ".."} & set(name.split("/")))
 
 
 def _names(root: Path, pictures: bool) -> Iterator[str]:
@@ -210,8 +204,7 @@ def _names(root: Path, pictures: bool) -> Iterator[str]:
 
 def _download(root: Path, remote: str, entries: Mapping[str, Entry]) -> None:
     """Download every entry that the working copy does not have in this state."""
-    index = _index(remote)
-    known = _read_known(index)
+    index, known = _known(remote)
 
     def settle(name: str) -> list[object] | None:
         path, entry = root / name, entries[name]
@@ -236,16 +229,14 @@ def _download(root: Path, remote: str, entries: Mapping[str, Entry]) -> None:
         os.replace(part, index)
 
 
-def _index(remote: str) -> Path:
-    return copies_folder() / ".known" / f"{hashlib.sha256(remote.encode()).hexdigest()[:32]}.json"
-
-
-def _read_known(index: Path) -> Known:
-    """What was known when the copy was last compared: name -> token in storage, size and time here."""
+def _known(remote: str) -> tuple[Path, dict[str, list[object]]]:
+    """The file of what was known when the copy was last compared, and that: name -> token in storage, size and time
+    here."""
+    index = copies_folder() / ".known" / f"{hashlib.sha256(remote.encode()).hexdigest()[:32]}.json"
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(index.read_bytes())
-        return known if isinstance(known, dict) else {}
-    return {}
+        return index, known if isinstance(known, dict) else {}
+    return index, {}
 
 
 def _is_same(path: Path, entry: Entry, known: object) -> bool:

@@ -114,7 +114,6 @@ def _text_bytes(values: pa.Array) -> int:
 
 
 def column_names(path: str | Path) -> list[str]:
-    """The names of the columns of a Parquet file."""
     with readable(path, "Parquet"):
         return list(parquet.read_schema(path).names)
 
@@ -239,7 +238,6 @@ class _Thrift:
         self.data, self.position = data, position
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """The fields of a struct by number."""
         fields: dict[int, Any] = {}
         number = 0
         while (head := self.byte()) != 0:

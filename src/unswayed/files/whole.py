@@ -125,7 +125,6 @@ def check_writable(path: str | Path, run: str = _REMEDY) -> None:
 
 
 def make_folder(path: str | Path) -> Path:
-    """The folder `path`, created if needed."""
     with explained(path):
         Path(path).mkdir(parents=True, exist_ok=True)
     return Path(path)
@@ -293,7 +292,6 @@ _CAUSES = {
 # Types of network file systems in /proc; `fuse.` stands for sshfs, s3fs, gcsfuse, glusterfs and the like.
 _NETWORK = "9p afs beegfs ceph cifs coda fuse. glusterfs gpfs lustre ncpfs nfs nfs4 orangefs panfs smb3 smbfs wekafs"
 _MOUNTS = Path("/proc/self/mountinfo")
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 KINDS = ("auto", "flock", "lease")
 
 
@@ -309,23 +307,18 @@ def needs_leases(folder: str | Path) -> bool:
     if chosen != "auto":
         return chosen == "lease"
     try:
-        return _is_network(os.stat(folder).st_dev) or not _offers_locks(folder)
+        if fcntl is None or _is_network(os.stat(folder).st_dev):
+            return fcntl is not None
+        handle = os.open(folder, os.O_RDONLY)
     except OSError:
         return False
-
-
-def _offers_locks(folder: str | Path) -> bool:
-    """Whether files in this folder can be locked; True if that cannot be found out."""
-    if fcntl is None:
-        return True
-    handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        return error.errno not in _NO_LOCKS
+        return error.errno in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
     finally:
         os.close(handle)
-    return True
+    return False
 
 
 @functools.lru_cache(maxsize=64)

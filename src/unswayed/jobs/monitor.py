@@ -176,7 +176,8 @@ def heartbeats(folder: Path, patience: float | None = None) -> list[Heartbeat]:
     """
     first = _beats(folder)
     age = {path: time.time() - float(beat.get("time") or 0) for path, beat in first.items()}
-    doubtful = [path for path, beat in first.items() if not 0 <= age[path] < STALE and not _is_ours(beat)]
+    foreign = [path for path, beat in first.items() if beat.get("machine") != _machine()]
+    doubtful = [path for path in foreign if not 0 <= age[path] < STALE]
     if doubtful:
         time.sleep(2 * EVERY + 1 if patience is None else patience)
     again = _beats(folder) if doubtful else first
@@ -201,13 +202,9 @@ def _machine() -> str:
     return re.sub(r"[^\w.-]+", "-", platform.node()) or "machine"
 
 
-def _is_ours(beat: dict[str, Any]) -> bool:
-    return beat.get("machine") == _machine()
-
-
 def _is_dead(beat: dict[str, Any]) -> bool:
     """Whether the process is known to have ended: it was on this machine, or its last heartbeat is old."""
-    if _is_ours(beat):
+    if beat.get("machine") == _machine():
         try:
             os.kill(int(beat["process"]), 0)
         except ProcessLookupError:

@@ -126,7 +126,6 @@ class ItemTable:
 
     @property
     def folder(self) -> Path:
-        """The folder of the parts."""
         return self.path.parent / "parts" / self.path.stem
 
     def parts(self) -> Parts:

@@ -39,8 +39,6 @@ SLOW_IMPORTS = ("torch", "torchvision", "timm", "cv2", "pyarrow.parquet", "skima
 
 @dataclass(eq=False)
 class _Process:
-    """One process and the pipe to it."""
-
     process: BaseProcess
     pipe: Connection
 
@@ -150,7 +148,6 @@ def preload(worker: Any) -> None:
 
 
 def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> None:
-    """The main function of a process."""
     os.environ.clear()
     os.environ.update(environment)
     multiprocessing.current_process().daemon = False  # so that it may have worker processes of its own

@@ -53,7 +53,8 @@ def kept_heap(device: str = "cpu") -> Iterator[None]:
     def give_back() -> None:
         before = math.inf
         while not ended.wait(_LOOK_EVERY):
-            now = _resident_bytes()
+            with open("/proc/self/statm", encoding="ascii") as file:
+                now = int(file.read().split()[1])  # pages of memory
             if now > _MOST_GROWTH * before:
                 libc.malloc_trim(0)
                 before = math.inf  # what the passes need at least is known again at the next look
@@ -73,12 +74,6 @@ def kept_heap(device: str = "cpu") -> Iterator[None]:
         libc.malloc_trim(0)
 
 
-def _resident_bytes() -> int:
-    """The memory of this process."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def free_bytes(device: torch.device) -> int:
     """The free memory of a GPU, or of this machine."""
     import torch
@@ -94,7 +89,6 @@ def free_bytes(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on a GPU or in this machine."""
     import torch
 
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (

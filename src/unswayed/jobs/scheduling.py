@@ -284,7 +284,6 @@ class Here:
         self.started, self.before = time.monotonic(), seconds_waited()
 
     def tell(self, finished: int = 0) -> None:
-        """Say that so many more tasks are finished."""
         self.finished += finished
         if self.watch is not None:
             waited = (seconds_waited() - self.before) / max(1e-9, time.monotonic() - self.started)

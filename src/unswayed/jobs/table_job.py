@@ -92,11 +92,9 @@ class TableJob:
 
     @cached_property
     def devices(self) -> list[str]:
-        """The devices of the worker processes."""
         return places_of(self.engine)
 
     def count(self, more: int) -> None:
-        """Count what is done."""
         self.done = min(self.total, self.done + more)
         self.monitor.count(self.done, self.total, self.failed)
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import cv2
 import numpy as np
+from pycocotools import mask as coco
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.records import checked, require_fields
@@ -94,7 +96,6 @@ def open_coco(spec: Spec) -> Source:
 
 
 def load_annotated(entry: Entry) -> Scene:
-    """The picture of an entry with the mask of its annotation."""
     number, segmentation, high, wide = entry.detail
     image = read_picture(entry.image)
     try:
@@ -151,8 +152,6 @@ def annotated_mask(segmentation: object, high: int, wide: int) -> np.ndarray:
 
 def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> np.ndarray:
     """The area inside any of the polygons [x0, y0, x1, y1, …]: (high, wide) float32 in [0, 1], edges by coverage."""
-    import cv2
-
     if len(polygons) > MOST_POLYGONS:
         raise ValueError(f"it has {len(polygons)} polygons, more than {MOST_POLYGONS}")
     outlines = [np.asarray(polygon, np.float64).reshape(-1, 2) for polygon in polygons if len(polygon) >= 6]
@@ -188,8 +187,6 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
 
 def run_length_mask(counts: str | bytes | Sequence[int], high: int, wide: int) -> np.ndarray:
     """The mask of COCO's run lengths, as numbers or as a compressed string: (high, wide) float32 of zeros and ones."""
-    from pycocotools import mask as coco
-
     if isinstance(counts, str | bytes):
         text = counts.encode("ascii") if isinstance(counts, str) else counts
         mask = coco.decode({"counts": text, "size": [high, wide]})

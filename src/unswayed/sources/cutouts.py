@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
@@ -68,8 +69,6 @@ def composed(
 
     colors: (h, w, 3) uint8; alpha: (h, w) in [0, 1]; background: (H, W, 3) uint8 -> (H, W, 3) uint8, (H, W) float32.
     """
-    import cv2
-
     rows, columns = (np.flatnonzero((alpha > 0).any(axis=axis)) for axis in (1, 0))
     object_part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     alpha = alpha[object_part]

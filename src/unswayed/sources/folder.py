@@ -173,7 +173,6 @@ MASK_ENDINGS = ("_mask", "-mask", ".mask")
 
 
 def stem(name: str) -> str:
-    """A relative name without its suffix."""
     return PurePosixPath(name).with_suffix("").as_posix()
 
 

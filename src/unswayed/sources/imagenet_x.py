@@ -112,6 +112,13 @@ def load_annotations(
     keys = image_keys(table["file_name"])
     labels = table["class"].to_numpy()
     metaclass_of_class = read_metaclasses(folder)
+    real = None
+    if partition == "val":
+        # The index of a validation image in lists of all 50,000 is one less than the number in its name.
+        numbers = keys.str.tail(8).cast(pl.Int64, strict=False)
+        if numbers.null_count():
+            raise UserError(f"'{keys.filter(numbers.is_null())[0]}' is not the name of an ImageNet validation image")
+        real = np.asfortranarray(read_real_labels(folder, numbers.to_numpy() - 1))
     return Annotations(
         which=which,
         partition=partition,
@@ -120,7 +127,7 @@ def load_annotations(
         labels=labels,
         metaclasses=metaclass_of_class[labels],
         metaclass_of_class=metaclass_of_class,
-        real=np.asfortranarray(read_real_labels(folder, _places(keys))) if partition == "val" else None,
+        real=real,
     )
 
 
@@ -139,14 +146,6 @@ def image_keys(file_names: pl.Series) -> pl.Series:
     if names.str.contains(".", literal=True).any():
         names = names.str.replace(r"(\.run\d+)?\.[A-Za-z0-9]{1,5}$", "")
     return names
-
-
-def _places(keys: pl.Series) -> np.ndarray:
-    """(N,) the index of validation images in lists of all 50,000: one less than the number in their name."""
-    numbers = keys.str.tail(8).cast(pl.Int64, strict=False)
-    if numbers.null_count():
-        raise UserError(f"'{keys.filter(numbers.is_null())[0]}' is not the name of an ImageNet validation image")
-    return numbers.to_numpy() - 1
 
 
 CLASSES = 1000
@@ -236,7 +235,6 @@ def read_real_labels(folder: Path, places: np.ndarray) -> np.ndarray:
 
 
 def _column(path: Path, name: str) -> list[str]:
-    """The texts in one column of a CSV file."""
     table = read_csv(path, {name: Column("text", nulls=False)}, select=[name], required=[name])
     return table.column(name).to_pylist()
 

@@ -135,7 +135,6 @@ def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_scene(entry: Entry) -> Scene:
-    """The scene of an entry with a picture file and a mask file."""
     assert entry.mask is not None
     return shrunk(Scene(entry.id, read_picture(entry.image), read_mask(entry.mask), entry.label))
 
@@ -219,7 +218,6 @@ def _heic_formats() -> tuple[str, ...]:
 
 
 def _what_it_is(data: bytes) -> str:
-    """A description of a file that is not a picture."""
     start = data[:256].lstrip()
     for magic, kind in _OTHER_KINDS:
         if start.startswith(magic):

@@ -11,6 +11,7 @@ import base64
 import binascii
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
@@ -69,7 +70,6 @@ def open_rival10(spec: Spec) -> Source:
 
 
 def load_attributed(entry: Entry) -> Scene:
-    """The scene with its object's mask, and the masks of its attributes by name."""
     masks = attribute_masks(f"{entry.detail}_attr_dict.pkl")
     whole = masks.pop(OBJECT, None)
     if entry.mask is not None:
@@ -82,8 +82,6 @@ def load_attributed(entry: Entry) -> Scene:
     sized, notes = {}, []
     for name, mask in {OBJECT: whole, **masks}.items():
         if mask.shape != (high, wide):
-            import cv2
-
             what = "the object's mask" if name == OBJECT else f"the mask of {name}"
             notes.append(f"{what} was resized from {mask.shape[1]}×{mask.shape[0]} to {wide}×{high}")
             # By the nearest pixel, as in the released code.

@@ -10,7 +10,6 @@ import csv
 import functools
 from dataclasses import dataclass
 from importlib import resources
-from importlib.resources.abc import Traversable
 
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
@@ -18,6 +17,8 @@ from unswayed.specs import Spec
 
 from .pictures import load_scene
 from .source import Entry, Source
+
+_FOLDER = resources.files("unswayed.data").joinpath("sample")
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Credit:
 @functools.cache
 def credits() -> tuple[Credit, ...]:
     """The credits of the sample photographs, in the sample's order."""
-    lines = _folder().joinpath("CREDITS.csv").read_text(encoding="utf-8").splitlines()
+    lines = _FOLDER.joinpath("CREDITS.csv").read_text(encoding="utf-8").splitlines()
     return tuple(
         Credit(row["file"], int(row["label"]), row["wnid_name"], row["author"], row["licence"], row["source"])
         for row in csv.DictReader(lines)
@@ -43,19 +44,11 @@ def credits() -> tuple[Credit, ...]:
 
 
 def open_sample(spec: Spec) -> Source:
-    """The embedded sample."""
     spec.take()
     if spec.name:
         raise UserError(f"the source 'sample' takes no path, but '{spec.name}' was given", allowed="sample")
-    folder = _folder()
-    entries = tuple(
-        Entry(
-            credit.id, str(folder.joinpath(f"{credit.id}.jpg")), str(folder.joinpath(f"{credit.id}.png")), credit.label
-        )
-        for credit in credits()
-    )
-    return Source(spec.text, imagenet(), entries, load_scene)
-
-
-def _folder() -> Traversable:
-    return resources.files("unswayed.data").joinpath("sample")
+    entries = []
+    for credit in credits():
+        image, mask = (str(_FOLDER.joinpath(f"{credit.id}.{suffix}")) for suffix in ("jpg", "png"))
+        entries.append(Entry(credit.id, image, mask, credit.label))
+    return Source(spec.text, imagenet(), tuple(entries), load_scene)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
@@ -113,7 +114,6 @@ def open_oxford_pet(spec: Spec) -> Source:
 
 
 def load_pet(entry: Entry) -> Scene:
-    """The entry's photograph with the mask of its trimap."""
     assert entry.mask is not None
     trimap = read_picture(entry.mask)[..., 0]
     return shrunk(Scene(entry.id, read_picture(entry.image), mask_of_trimap(trimap), entry.label))
@@ -124,8 +124,6 @@ def mask_of_trimap(trimap: np.ndarray) -> np.ndarray:
 
     The border is a band around the outline; it is divided along its middle, each pixel going to what is nearer.
     """
-    import cv2
-
     unexpected = sorted(set(np.unique(trimap).tolist()) - {PET, BACKGROUND, BORDER})
     if unexpected:
         raise BadPicture(f"the trimap holds the values {unexpected[:5]}", allowed="1 pet, 2 background, 3 border")
@@ -216,7 +214,6 @@ def open_voc(spec: Spec) -> Source:
 
 
 def load_object(entry: Entry) -> Scene:
-    """The entry's photograph with the pixels of its object as the mask."""
     assert entry.mask is not None
     mask = (read_numbers(entry.mask) == entry.detail).astype(np.float32)
     if not mask.any():
