@@ -43,7 +43,7 @@ class Entry:
 def listed(address: str, without: tuple[str, ...] = ()) -> dict[str, Entry]:
     """Every object below an address by its relative name, but those in some of its folders; the object of that address
     itself is ""."""
-    with _storage("read", address) as files:
+    with opened("read", address) as files:
         try:
             entries = _answered(lambda: files.ls(address, detail=True), address)
         except FileNotFoundError:
@@ -60,7 +60,7 @@ def listed(address: str, without: tuple[str, ...] = ()) -> dict[str, Entry]:
 
 def names_in(address: str, prefix: str) -> list[str]:
     """The names of the objects directly in a folder that begin with `prefix`."""
-    with _storage("read", address) as files, contextlib.suppress(FileNotFoundError):
+    with opened("read", address) as files, contextlib.suppress(FileNotFoundError):
         names = [str(name).rpartition("/")[2] for name in files.ls(address, detail=False)]
         return [name for name in names if name.startswith(prefix)]
     return []
@@ -68,7 +68,7 @@ def names_in(address: str, prefix: str) -> list[str]:
 
 def get(address: str, path: Path) -> bool:
     """Download an object to a file; False if there is no such object."""
-    with _storage("read", address) as files:
+    with opened("read", address) as files:
         try:
             files.get_file(address, str(path))
         except FileNotFoundError:
@@ -80,42 +80,31 @@ def get(address: str, path: Path) -> bool:
 
 def read(address: str) -> bytes | None:
     """The content of a small object; None if there is none."""
-    with _storage("read", address) as files, contextlib.suppress(FileNotFoundError):
+    with opened("read", address) as files, contextlib.suppress(FileNotFoundError):
         return bytes(files.cat_file(address))
     return None
 
 
-def put(path: Path, address: str) -> None:
-    with _storage("write", address) as files:
-        files.put_file(str(path), address)
-
-
 def write(address: str, data: bytes) -> None:
-    with _storage("write", address) as files:
+    with opened("write", address) as files:
         files.pipe_file(address, data)
 
 
 def create(address: str, data: bytes) -> bool:
     """Write an object unless it exists, which is one step for the storage; whether it was written."""
-    with _storage("write", address) as files, contextlib.suppress(FileExistsError):
+    with opened("write", address) as files, contextlib.suppress(FileExistsError):
         _answered(lambda: files.pipe_file(address, data, mode="create"), address)
         return True
     return False
 
 
 def remove(address: str) -> None:
-    with _storage("remove", address) as files, contextlib.suppress(FileNotFoundError, KeyError):
+    with opened("remove", address) as files, contextlib.suppress(FileNotFoundError, KeyError):
         files.rm_file(address)
 
 
-def remove_below(address: str) -> None:
-    """Remove every object whose name begins with the address and a slash."""
-    with _storage("remove", address) as files, contextlib.suppress(FileNotFoundError):
-        files.rm(address, recursive=True)
-
-
 @contextlib.contextmanager
-def _storage(verb: str, address: str) -> Iterator[Any]:
+def opened(verb: str, address: str) -> Iterator[Any]:
     """The file system of an address, opened once in each process; every error of a storage library in the block
     becomes a UserError that names the object and the cause."""
     scheme = address.partition("://")[0]

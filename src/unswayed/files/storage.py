@@ -159,7 +159,8 @@ def fetch_missing(path: str | Path) -> bool:
 def upload(part: Path, path: Path) -> None:
     """Upload a complete temporary file as the object of `path`, if `path` lies in a working copy."""
     if (remote := _object_of(path)) is not None:
-        objects.put(part, remote)
+        with objects.opened("write", remote) as files:
+            files.put_file(str(part), remote)
 
 
 def remove_file(path: Path) -> None:
@@ -172,8 +173,8 @@ def remove_file(path: Path) -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder of intermediate files as far as possible, and its objects if it lies in a working copy."""
     if (remote := _object_of(path)) is not None:
-        with contextlib.suppress(UserError):
-            objects.remove_below(remote)
+        with contextlib.suppress(UserError), objects.opened("remove", remote) as files:
+            files.rm(remote, recursive=True)
     shutil.rmtree(path, ignore_errors=True)
 
 

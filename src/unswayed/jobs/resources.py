@@ -167,7 +167,12 @@ class Threads:
         """Measure again if it is time: all threads against one, the better of two runs each."""
         if self.most == 1:
             return
-        busy = self._others_compute()
+        now, busy = _usage(), self.busy
+        if now is None or self.seen is None:
+            busy = True  # unknown
+        elif (passed := now[0] - self.seen[0]) >= WINDOW:
+            others = (now[1] - self.seen[1]) - (now[2] - self.seen[2])
+            busy, self.seen = others / passed > BUSY * (os.cpu_count() or 1), now
         if time.monotonic() - self.measured < (AGAIN if busy == self.busy else SOON):
             return
         seconds = {}
@@ -182,18 +187,6 @@ class Threads:
         self.chosen = min(seconds, key=lambda count: seconds[count])
         self.torch.set_num_threads(self.chosen)
         self.measured, self.busy = time.monotonic(), busy
-
-    def _others_compute(self) -> bool:
-        """Whether other processes have used the cores since the last check; unchanged if that was too recent."""
-        now = _usage()
-        if now is None or self.seen is None:
-            return True  # unknown
-        passed = now[0] - self.seen[0]
-        if passed < WINDOW:
-            return self.busy
-        others = (now[1] - self.seen[1]) - (now[2] - self.seen[2])
-        self.seen = now
-        return others / passed > BUSY * (os.cpu_count() or 1)
 
 
 def _usage() -> tuple[float, float, float] | None:

@@ -161,13 +161,9 @@ class TableJob:
         finally:
             merging.release()
 
-    def _outcomes(
-        self, work: TableWork, shares: Sequence[Share], devices: Sequence[str]
-    ) -> Iterator[Outcome[Share, list[Reply]]]:
-        watch = self.monitor.watch
-        return run_tasks(
-            work, shares, settings=self.engine, devices=devices, apart=True, watch=watch, counted=self.count
-        )
+    def _outcomes(self, work: TableWork, shares: Sequence[Share], devices: Sequence[str]) -> Iterator[Outcome]:
+        watch, counted = self.monitor.watch, self.count
+        return run_tasks(work, shares, 1, self.engine, devices=devices, apart=True, watch=watch, counted=counted)
 
     def _collected(self, replies: Sequence[Reply]) -> Iterator[tuple[Hashable, list[Reply]]]:
         for reply in replies:

@@ -13,41 +13,25 @@ from .source import Entry, Source
 
 __all__ = ["SOURCES", "Entry", "Source", "Spec", "list_sources", "open_source"]
 
+
+def _part(opener: str, summary: str, usage: str = "", uses_network: bool = False, **facts: bool) -> Part:
+    return Part(f"{__name__}.{opener}", summary, usage, uses_network=uses_network, facts=facts)
+
+
+_IMAGES = "labeled pictures without masks, to be classified and not edited"
+_PETS, _VOC = "Oxford-IIIT Pet, 37 breeds of cats and dogs", "the segmented objects of PASCAL VOC"
 SOURCES: Registry[Callable[[Spec], Source]] = Registry(
     "source",
     {
-        "sample": Part(f"{__name__}.sample:open_sample", "the 20 photographs of animals that come with the package"),
-        "folder": Part(
-            f"{__name__}.folder:open_folder", "photographs with masks, in class folders or a table", "folder:PATH"
-        ),
-        "images": Part(
-            f"{__name__}.folder:open_images",
-            "labeled pictures without masks, to be classified and not edited",
-            "images:PATH",
-            facts={"has_masks": False},
-        ),
-        "imagenet-s": Part(
-            f"{__name__}.imagenet_s:open_imagenet_s", "ImageNet-S with 50, 300 or 919 classes", "imagenet-s:PATH"
-        ),
-        "cutouts": Part(
-            f"{__name__}.cutouts:open_cutouts", "objects with an alpha channel over a background", "cutouts:PATH"
-        ),
-        "coco": Part(f"{__name__}.coco:open_coco", "the objects of a COCO annotation file", "coco:ANNOTATIONS"),
-        "rival10": Part(
-            f"{__name__}.rival10:open_rival10", "RIVAL10, with the masks of its attributes", "rival10:PATH"
-        ),
-        "oxford-pet": Part(
-            f"{__name__}.torchvision_sets:open_oxford_pet",
-            "Oxford-IIIT Pet, 37 breeds of cats and dogs",
-            "oxford-pet:PATH",
-            uses_network=True,
-        ),
-        "voc": Part(
-            f"{__name__}.torchvision_sets:open_voc",
-            "the segmented objects of PASCAL VOC",
-            "voc:PATH",
-            uses_network=True,
-        ),
+        "sample": _part("sample:open_sample", "the 20 photographs of animals that come with the package"),
+        "folder": _part("folder:open_folder", "photographs with masks, in class folders or a table", "folder:PATH"),
+        "images": _part("folder:open_images", _IMAGES, "images:PATH", has_masks=False),
+        "imagenet-s": _part("imagenet_s:open_imagenet_s", "ImageNet-S with 50, 300 or 919 classes", "imagenet-s:PATH"),
+        "cutouts": _part("cutouts:open_cutouts", "objects with an alpha channel over a background", "cutouts:PATH"),
+        "coco": _part("coco:open_coco", "the objects of a COCO annotation file", "coco:ANNOTATIONS"),
+        "rival10": _part("rival10:open_rival10", "RIVAL10, with the masks of its attributes", "rival10:PATH"),
+        "oxford-pet": _part("torchvision_sets:open_oxford_pet", _PETS, "oxford-pet:PATH", uses_network=True),
+        "voc": _part("torchvision_sets:open_voc", _VOC, "voc:PATH", uses_network=True),
     },
 )
 

@@ -72,24 +72,20 @@ def open_folder(spec: Spec) -> Source:
     if 0 < len(missing) < len(rows):  # no prediction for them is right or wrong
         count = f"{len(missing)} of {len(rows)} pictures are in no class folder and have no label"
         remarks.append(f"{count}, such as {missing[0]}; no model can be measured on them")
-    load = partial(load_or_segment, segmenter=segmenter) if segmenter else load_masked
+    load = partial(load_masked, segmenter=segmenter)
     return Source(spec.text, labels, named(entries, [row.file for row in rows]), load, remarks=tuple(remarks))
 
 
-def load_masked(entry: Entry) -> Scene:
-    """The entry's scene, with the origin of a mask that `unswayed masks` made."""
+def load_masked(entry: Entry, segmenter: str | None) -> Scene:
+    """The entry's scene, with the origin of a mask that `unswayed masks` made; without a mask file, with a mask made by
+    the segmenter and a note about it."""
+    if entry.mask is None and segmenter is not None:
+        return shrunk(_segmenting().segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
     scene = load_scene(entry)
     if entry.detail is None:
         return scene
     origin = MaskOrigin("`unswayed masks`", entry.detail)
     return replace(scene, notes=(*scene.notes, str(origin)), mask_origin=origin)
-
-
-def load_or_segment(entry: Entry, segmenter: str) -> Scene:
-    """The entry's scene; without a mask file, with a mask made by the segmenter and a note about it."""
-    if entry.mask is not None:
-        return load_masked(entry)
-    return shrunk(_segmenting().segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
 
 
 def _segmenting() -> Any:
