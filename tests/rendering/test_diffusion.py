@@ -308,10 +308,8 @@ def test_an_unknown_renderer_names_the_known_ones():
 
 
 def test_a_gpu_s_guide_sees_few_shapes_and_a_cpu_s_no_spare_pictures():
-    from types import SimpleNamespace
+    from unswayed.rendering.sampling.loop import padded
 
-    from unswayed.rendering.sampling.loop import _padded
-
-    gpu, cpu = (SimpleNamespace(device=torch.device(kind)) for kind in ("cuda", "cpu"))
-    assert _padded([4, 7, 9], gpu) == [4, 7, 9, 9] and _padded([3], gpu) == [3] and _padded([1, 2], gpu) == [1, 2]
-    assert _padded([4, 7, 9], cpu) == [4, 7, 9]
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert padded([4, 7, 9], gpu) == [4, 7, 9, 9] and padded([3], gpu) == [3] and padded([1, 2], gpu) == [1, 2]
+    assert padded([4, 7, 9], cpu) == [4, 7, 9]

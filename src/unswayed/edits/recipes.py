@@ -77,11 +77,9 @@ class Item:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Return what the edits of this item need."""
         return frozenset(need for edit in self.chain for need in edit.needs)
 
     def describe(self) -> str:
-        """Return a short description of the chain."""
         return "; ".join(edit.describe() for edit in self.chain)
 
     def compose(self, framed: Scene, rng: np.random.Generator, pool: Pool) -> Composition:

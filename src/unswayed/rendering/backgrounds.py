@@ -36,25 +36,22 @@ class Backgrounds:
         if isinstance(reference, Original):
             return resized(composition.image, self.size)
         if reference not in self._pictures:
-            self._pictures[reference] = self._make(reference, composition)
+            if isinstance(reference, Removed):
+                self._pictures[reference] = self._removed(reference, composition)
+            else:
+                self._pictures[reference] = drawn_picture(reference, self.size)
             if len(self._pictures) > self.held:
                 self._pictures.popitem(last=False)
         self._pictures.move_to_end(reference)
         return self._pictures[reference]
 
-    def _make(self, reference: PictureReference, composition: Composition) -> np.ndarray:
-        if isinstance(reference, Removed):
-            return self._removed(reference.scene_id, composition)
-        assert not isinstance(reference, Original)
-        return drawn_picture(reference, self.size)
-
-    def _removed(self, scene_id: str, composition: Composition) -> np.ndarray:
-        own = scene_id == composition.scene_id
-        scene = composition if own else self.pool.load(scene_id)
+    def _removed(self, reference: Removed, composition: Composition) -> np.ndarray:
+        own = reference.scene_id == composition.scene_id
+        scene = composition if own else self.pool.load(reference.scene_id)
         image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
         # The scene's own seed, so that a removal does not depend on the edit or worker that requests it first.
         name = getattr(self.remove, "name", type(self.remove).__name__)
-        return removed_object(image, mask, scene_id, scene.label, self.remove, self.cache, str(name))
+        return removed_object(image, mask, reference.scene_id, scene.label, self.remove, self.cache, str(name))
 
 
 def removed_object(

@@ -21,15 +21,7 @@ from unswayed.jobs.resources import Threads, shrinking
 from unswayed.jobs.settings import choose_device
 
 from .layers import Layers, Refused, Rendered, composite
-from .networks import Network
-from .networks.loading import (
-    PRECISIONS,
-    choose_batch_size,
-    choose_precision,
-    load_network,
-    loading_onto_device,
-    out_of_memory,
-)
+from .networks import Network, loading
 from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise_all
 from .sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
@@ -75,12 +67,9 @@ class Diffusion:
 
         on_passes: called after every pass of the network with the number of pictures in it.
         """
-        answers: list[Rendered | Refused | None] = [self._without_network(layers) for layers in batch]
-        places = [place for place, answer in enumerate(answers) if answer is None]
-        if places:
-            for place, answer in zip(places, self._denoise([batch[place] for place in places], on_passes), strict=True):
-                answers[place] = answer
-        return [answer for answer in answers if answer is not None]
+        answers = [self._without_network(layers) for layers in batch]
+        denoised = iter(self._denoise([batch[i] for i, answer in enumerate(answers) if answer is None], on_passes))
+        return [next(denoised) if answer is None else answer for answer in answers]
 
     def describe(self) -> dict[str, Any]:
         """The renderer's entry in benchmark.json."""
@@ -130,31 +119,17 @@ class Diffusion:
         mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
         # As published, noise is added to the background; ours to the picture with its object.
         first = torch.lerp(background, object_, mask) if self.guidance == "calibrated" else background
-        guidance = layers.guidance
-        return Job(
-            first=first,
-            object=object_,
-            mask=mask,
-            timesteps=self._levels(layers.start),
-            start=layers.start,
-            steps=self.steps,
-            seed=layers.seed,
-            kind=None if guidance is None else guidance.kind,
-            strength=0.0 if guidance is None else guidance.strength,
-            band="all" if guidance is None else guidance.band,
-            label=layers.label,
-        )
+        job = Job(first, object_, mask, self._levels(layers.start), layers.start, self.steps, layers.seed)
+        guided = {} if layers.guidance is None else vars(layers.guidance)
+        return replace(job, label=layers.label, **guided)
 
     def _denoise(self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None) -> list[Rendered | Refused]:
+        if not batch:
+            return []
         jobs = [self._job(layers) for layers in batch]
-        sampler = SAMPLERS[self.sampler]
-        settings = Settings(
-            sampler,
-            self.guidance,
-            None if self.guide is None else self.guide.logits,
-            self.exact,
-            None if on_passes is None else lambda busy, *_: on_passes(len(busy)),
-        )
+        guide = None if self.guide is None else self.guide.logits
+        watch = None if on_passes is None else lambda busy, *_: on_passes(len(busy))
+        settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
         done: dict[int, Future[Rendered | Refused]] = {}
 
         def run(slots: int) -> None:
@@ -166,7 +141,7 @@ class Diffusion:
 
         # Pictures are finished in a thread, so that the GPU does not wait.
         with ThreadPoolExecutor(1, thread_name_prefix="finish") as finishing, self.threads:
-            _, self.batch_size = shrinking(run, self.batch_size, lambda: out_of_memory(self.exact, self.size))
+            _, self.batch_size = shrinking(run, self.batch_size, lambda: loading.out_of_memory(self.exact, self.size))
             return [done[i].result() for i in range(len(jobs))]
 
     def _finish(self, layers: Layers, x0: Tensor, arrived: Any = None) -> Rendered | Refused:
@@ -209,16 +184,16 @@ def open_diffusion(
     if steps is not None and not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
     target = choose_device(device)
-    kind = choose_precision(precision, target)
-    loaded = load_network(network, size=size, **(network_facts or {}))
+    kind = loading.choose_precision(precision, target)
+    loaded = loading.load_network(network, size=size, **(network_facts or {}))
     guided, chosen = _settled(loaded, steps, sampler, guidance)
-    with loading_onto_device(f"the network {loaded.name}", target):
-        exact = loaded.on(target, PRECISIONS[kind])
-    pictures = choose_batch_size(exact, exact.size, batch_size)
+    with loading.loading_onto_device(f"the network {loaded.name}", target):
+        exact = loaded.on(target, loading.PRECISIONS[kind])
+    pictures = loading.choose_batch_size(exact, exact.size, batch_size)
     compiled = (target.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
     module: Any = torch.compile(exact.module, dynamic=False) if compiled else exact.module
     running = replace(exact, module=module)
-    with loading_onto_device("the guide", target):
+    with loading.loading_onto_device("the guide", target):
         opened = None if guide is None else open_guide(guide, target, exact.size)
     return Diffusion(running, exact, steps or chosen.default, chosen.name, opened, pictures, kind, guided)
 

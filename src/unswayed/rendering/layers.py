@@ -79,33 +79,29 @@ class Paste:
     feather: float = 1.0
 
     def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
-        return [self._render(layers) for layers in batch]
+        answers: list[Rendered | Refused] = []
+        for layers in batch:
+            if layers.needs_network is not None:
+                answers.append(Refused(f"needs a diffusion network: {layers.needs_network}"))
+            else:
+                alpha = feathered(layers.alpha, self.feather)
+                answers.append(Rendered(composite(layers.object, alpha, layers.background), alpha=alpha))
+        return answers
 
     def describe(self) -> dict[str, Any]:
         return {"renderer": "paste", "feather": self.feather, "device": "cpu"}
 
-    def _render(self, layers: Layers) -> Rendered | Refused:
-        if layers.needs_network is not None:
-            return Refused(f"needs a diffusion network: {layers.needs_network}")
-        alpha = feathered(layers.alpha, self.feather)
-        return Rendered(composite(layers.object, alpha, layers.background), alpha=alpha)
-
 
 def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
     """`alpha` (S, S) faded inwards over about `feather` pixels; never above the input, so no old rim shows."""
-    if feather <= 0:
-        return alpha
-    return np.minimum(alpha, cv2.GaussianBlur(alpha, (0, 0), feather / 2))
-
-
-# Level 1 takes half the time of zlib's default, and the files are no larger.
-_COMPRESSION = [cv2.IMWRITE_PNG_COMPRESSION, 1]
+    return alpha if feather <= 0 else np.minimum(alpha, cv2.GaussianBlur(alpha, (0, 0), feather / 2))
 
 
 def png(picture: np.ndarray) -> bytes:
     """Return a picture (H, W, 3) uint8 RGB or a mask (H, W) uint8 as PNG; the same pixels give the same bytes."""
     swapped = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    done, encoded = cv2.imencode(".png", swapped, _COMPRESSION)
+    # Level 1 takes half the time of zlib's default, and the files are no larger.
+    done, encoded = cv2.imencode(".png", swapped, [cv2.IMWRITE_PNG_COMPRESSION, 1])
     assert done
     return encoded.tobytes()
 

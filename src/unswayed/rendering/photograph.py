@@ -8,6 +8,7 @@ next to the edited picture.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
@@ -77,7 +78,6 @@ class Request(RenderSettings):
         return guide_of(self, self.chain, self.open_pool().labels)
 
     def open_renderer(self) -> Renderer:
-        """Load the renderer."""
         return open_renderer(replace(self, guide=self.used_guide))
 
     @staticmethod
@@ -116,26 +116,24 @@ def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) ->
     >>> [type(edit).__name__ for edit in chain_of({"position": "0,1", "size": "0.05"}, ["lighting(where=both)=-2"])]
     ['Size', 'Position', 'Lighting']
     """
-    chain = list(in_order(_edit_of(name, value) for name, value in given.items() if value is not None))
+
+    def made(name: str, value: EditValue) -> Edit:
+        if isinstance(value, Mapping):
+            return make_edit(name, **value)
+        parts = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        return parse_edit(name, ",".join(map(str, parts)))
+
+    chain = in_order(made(name, value) for name, value in given.items() if value is not None)
     for text in more:
         items = expression(text)
         if len(items) != 1:
-            raise UserError(
-                f"'{text}' contains {len(items)} edits", allowed="one edit, such as lighting(where=both)=-2"
-            )
+            given_text = f"'{text}' contains {len(items)} edits"
+            raise UserError(given_text, allowed="one edit, such as lighting(where=both)=-2")
         chain += items[0].chain
     if not chain:
-        raise UserError(
-            "no edit is given", allowed=", ".join(f"--{name}" for name in all_edits()), run="unswayed edits"
-        )
-    return tuple(chain)
-
-
-def _edit_of(name: str, value: EditValue) -> Edit:
-    if isinstance(value, Mapping):
-        return make_edit(name, **value)
-    parts = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
-    return parse_edit(name, ",".join(map(str, parts)))
+        options = ", ".join(f"--{name}" for name in all_edits())
+        raise UserError("no edit is given", allowed=options, run="unswayed edits")
+    return chain
 
 
 @one_line
@@ -156,23 +154,22 @@ class Edited:
 
     @property
     def parameters(self) -> dict[str, dict[str, float | str]]:
-        """Return the parameters of every edit by the edit's name: {"size": {"rate": 0.05, "start": 0.25}}."""
+        """The parameters of every edit by the edit's name: {"size": {"rate": 0.05, "start": 0.25}}."""
         steps = [dict(step) for step in self.record["request"]["chain"]]
         return {str(step.pop("edit")): step for step in steps}
 
     @property
     def values(self) -> dict[str, float | str]:
-        """Return the requested and random values by name: a position, an angle, the scene that a background is from."""
+        """The requested and random values by name: a position, an angle, the scene that a background is from."""
         return dict(self.record["values"])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what was done to the photograph, and `warning: …` for what looks wrong about its mask."""
+        """What was done to the photograph, and `warning: …` for what looks wrong about its mask."""
         return tuple(self.record["notes"])
 
     @property
     def seed(self) -> int:
-        """Return the random seed."""
         return int(self.record["request"]["seed"])
 
     def save(self, path: str | Path) -> tuple[Path, Path, Path]:
@@ -193,14 +190,18 @@ def compose(request: Request, scene: Scene, remove: Removal | None = None) -> tu
 
     remove: the request's removal method, already open.
     """
-    _refuse_all_white(request, scene)
+    kinds = {type(edit).name for edit in request.chain if edit.control is not None}
+    if kinds and scene.pixel_rate > ALL:
+        raise UserError(
+            f"{scene.id}: the mask is all white: the object covers {scene.pixel_rate:.1%} of the picture, and "
+            f"{', '.join(sorted(kinds))} needs a background",
+            allowed="a mask whose object is white on black",
+        )
     source = request.open_pool()
-    others: dict[str, Scene] = {}
 
+    @functools.cache
     def load(scene_id: str) -> Scene:
-        if scene_id not in others:
-            others[scene_id] = lendable(frame(source[scene_id], request.frame), request.size)
-        return others[scene_id]
+        return lendable(frame(source[scene_id], request.frame), request.size)
 
     pool = Pool(source.ids, load, request.size)
     framed = frame(scene, request.frame)
@@ -219,9 +220,8 @@ def render_chain(
     composition, layers = compose(request, scene, remove)
     [answer] = renderer.render([layers])
     if isinstance(answer, Refused):
-        raise UserError(
-            answer.reason, run="unswayed edit … --renderer diffusion" if request.renderer == "paste" else None
-        )
+        run = "unswayed edit … --renderer diffusion" if request.renderer == "paste" else None
+        raise UserError(answer.reason, run=run)
     return composition, layers, answer
 
 
@@ -238,16 +238,16 @@ def edit_photograph(
     renderer = renderer or request.open_renderer()
     composition, layers, answer = render_chain(request, exact, renderer, remove)
     levels = mask_levels(layers.mask)
-    rate = composition.requested.get("pixel_rate")
+    files = [getattr(edit, name) for edit in request.chain for name in file_parameters(edit)]
     record = {
         "request": request.to_json(),
         "id": scene.id,
         "image": None if image is None else _named(image),
         "mask_png": base64.b64encode(png(mask_levels(mask))).decode(),
-        "files": {path: sha256(path) for path in _borrowed(request.chain)},
+        "files": {str(path): sha256(path) for path in files if path is not None},
         "rendered_by": {name: value for name, value in renderer.describe().items() if name != "batch_size"},
         "values": dict(composition.requested),
-        "requested": rate,
+        "requested": composition.requested.get("pixel_rate"),
         "pixel_rate": written_rate(levels),
         "measures": dict(answer.measures),
         "notes": list(scene.notes),
@@ -266,30 +266,18 @@ def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None
     What looks wrong about the mask is in the scene's notes, as in a build.
     """
     if isinstance(image, Scene):
+        scene = image
         if mask is not None:
             raise UserError(f"the scene {image.id} has a mask and another one is given", allowed="one of them")
-        return _with_warnings(image)
-    scene_id = slug(Path(image).name) if isinstance(image, str | Path) else "photograph"
-    picture = picture_of(image)
-    if mask is None or isinstance(mask, tuple):
-        return _with_warnings(segmented(scene_id, picture, None, "grabcut", mask))
-    return _with_warnings(Scene(scene_id, picture, mask_of(mask)))
-
-
-def _with_warnings(scene: Scene) -> Scene:
+    else:
+        scene_id = slug(Path(image).name) if isinstance(image, str | Path) else "photograph"
+        picture = picture_of(image)
+        if mask is None or isinstance(mask, tuple):
+            scene = segmented(scene_id, picture, None, "grabcut", mask)
+        else:
+            scene = Scene(scene_id, picture, mask_of(mask))
     notes = dict.fromkeys([*scene.notes, *mask_warnings(scene.mask)])
     return shrunk(replace(scene, notes=tuple(notes)))
-
-
-def _refuse_all_white(request: Request, scene: Scene) -> None:
-    """Refuse edits that move the object or replace its background if the mask leaves no background."""
-    kinds = {type(edit).name for edit in request.chain if edit.control is not None}
-    if kinds and scene.pixel_rate > ALL:
-        raise UserError(
-            f"{scene.id}: the mask is all white: the object covers {scene.pixel_rate:.1%} of the picture, and "
-            f"{', '.join(sorted(kinds))} needs a background",
-            allowed="a mask whose object is white on black",
-        )
 
 
 def replay(
@@ -301,30 +289,27 @@ def replay(
     a guide that can run code, or a download.
     """
     record, request, kept = read_record(record_path)
-    expected, photograph = record["image"]["sha256"], image or Path(record["image"]["path"])
-    borrowed, scene_id, notes = record["files"], record["id"], tuple(record["notes"])
+    photograph = image or Path(record["image"]["path"])
     if not trust:
         _refuse_untrusted(request)
-    for path, wanted in {str(photograph): expected, **borrowed}.items():
+    for path, wanted in {str(photograph): record["image"]["sha256"], **record["files"]}.items():
         if not os.path.isfile(path):
-            raise UserError(
-                f"{path[:300]} does not exist", run=f"unswayed edit IMAGE --replay {record_path} -o OUT.png"
-            )
+            run = f"unswayed edit IMAGE --replay {record_path} -o OUT.png"
+            raise UserError(f"{path[:300]} does not exist", run=run)
         check_regular(path, MOST_PICTURE)
         if os.path.getsize(path) == 0:  # also files of the kernel, some of which never end
             raise UserError(f"{path}, which {record_path} names, is empty", allowed="a picture file")
         if sha256(path) != wanted:
             raise UserError(f"{path} is not the file that {record_path} was made from (its SHA-256 differs)")
     picture = read_picture(photograph)
-    whole = shrunk(Scene(scene_id, picture, np.ones(picture.shape[:2], np.float32)))
+    whole = shrunk(Scene(record["id"], picture, np.ones(picture.shape[:2], np.float32)))
     try:
         mask = read_mask(kept)
     except UserError as error:
         given = f"{record_path}: the field 'mask_png' cannot be used: {error.given}"
-        raise UserError(
-            given, allowed="a PNG file in base64", run="unswayed edit IMAGE -o OUT.png, for a new record"
-        ) from None
-    scene = Scene(scene_id, whole.image, mask, request.label, notes)
+        run = "unswayed edit IMAGE -o OUT.png, for a new record"
+        raise UserError(given, allowed="a PNG file in base64", run=run) from None
+    scene = Scene(record["id"], whole.image, mask, request.label, tuple(record["notes"]))
     again = edit_photograph(request, scene, photograph, renderer)
     if again.record["picture_sha256"] != record["picture_sha256"]:
         changed = differences(record["rendered_by"], again.record["rendered_by"])
@@ -374,13 +359,10 @@ def check_output(out: Path) -> None:
 def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
     """Write OUT.png, OUT.mask.png and the record OUT.json; also OUT.photograph.png if it did not come from a file."""
     check_output(out)
-    mask, path = out.with_suffix(".mask.png"), out.with_suffix(".json")
-    pictures = {out: edited.image, mask: edited.mask}
-    photograph = out.with_suffix(".photograph.png")
-    if edited.photograph is not None:
-        pictures[photograph] = edited.photograph
-    for file, picture in pictures.items():
-        write_bytes(file, png(np.asarray(picture)))
+    mask, path, photograph = (out.with_suffix(ending) for ending in (".mask.png", ".json", ".photograph.png"))
+    for file, picture in {out: edited.image, mask: edited.mask, photograph: edited.photograph}.items():
+        if picture is not None:
+            write_bytes(file, png(np.asarray(picture)))
     named = {} if edited.photograph is None else {"image": _named(photograph)}
     write_json(path, {**edited.record, **named})
     return out, mask, path
@@ -388,9 +370,3 @@ def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
 
 def _named(image: Path) -> dict[str, str]:
     return {"path": str(image.resolve()), "sha256": sha256(image)}
-
-
-def _borrowed(chain: Sequence[Edit]) -> list[str]:
-    """Return the picture files that a chain uses."""
-    given = [getattr(edit, name) for edit in chain for name in file_parameters(edit)]
-    return [str(path) for path in given if path is not None]

@@ -26,7 +26,7 @@ RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
 
 
 def parse_facts(texts: Sequence[str]) -> dict[str, str | int | float] | None:
-    """Return the settings of a network from texts NAME=VALUE, numbers as numbers; None for an empty list.
+    """The settings of a network from texts NAME=VALUE, numbers as numbers; None for an empty list.
 
     >>> parse_facts(["num_head_channels=32", "beta_schedule=cosine"])
     {'num_head_channels': 32, 'beta_schedule': 'cosine'}
@@ -99,8 +99,10 @@ class RenderSettings:
         check_range("size", self.size, 16, 4096)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
-        unused = [name for name in self._unused() if getattr(self, name) is not None]
-        if unused:
+        useless: tuple[str, ...] = ("feather",)
+        if not self.has_network:
+            useless = NETWORK_ONLY[2:] if self.shares_network else NETWORK_ONLY
+        if unused := [name for name in useless if getattr(self, name) is not None]:
             raise UserError(
                 f"the renderer {self.renderer} has no use for {', '.join(unused)}",
                 allowed="feather and device with paste (network and network_facts too where objects are removed by "
@@ -108,17 +110,9 @@ class RenderSettings:
             )
         if self.steps is not None:
             check_range("steps", self.steps, 1, 1000)
-        if self.sampler is not None:
-            check_choice("sampler", self.sampler, SamplerName)
-        if self.guidance is not None:
-            check_choice("guidance", self.guidance, GuidanceName)
-        if self.precision is not None:
-            check_choice("precision", self.precision, Precision)
-
-    def _unused(self) -> tuple[str, ...]:
-        if self.renderer != "paste":
-            return ("feather",)
-        return NETWORK_ONLY[2:] if self.shares_network else NETWORK_ONLY
+        for name, choices in {"sampler": SamplerName, "guidance": GuidanceName, "precision": Precision}.items():
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), choices)
 
     @property
     def has_network(self) -> bool:
@@ -151,7 +145,6 @@ def removal_of(settings: RenderSettings) -> Removal:
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:
-    """Refuse a number outside a range."""
     if not least <= value <= most:
         raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
 

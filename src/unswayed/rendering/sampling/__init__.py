@@ -15,35 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 
 from ..networks import TIMESTEPS, Network
 
 
-def linear_betas() -> np.ndarray:
-    """β of Ho et al. 2020, equation 4's setting."""
-    return np.linspace(1e-4, 0.02, TIMESTEPS, dtype=np.float64)
-
-
 def cosine_betas() -> np.ndarray:
     """β of Nichol & Dhariwal 2021, equation 17: ᾱ follows a squared cosine, each β at most 0.999."""
-
-    def remaining(share: float) -> float:
-        return math.cos((share + 0.008) / 1.008 * math.pi / 2) ** 2
-
-    betas = [1 - remaining((step + 1) / TIMESTEPS) / remaining(step / TIMESTEPS) for step in range(TIMESTEPS)]
-    return np.minimum(np.array(betas, dtype=np.float64), 0.999)
-
-
-def scaled_linear_betas() -> np.ndarray:
-    """β whose square root is linear (Rombach et al. 2022), which some diffusers networks were trained with."""
-    return np.linspace(0.00085**0.5, 0.012**0.5, TIMESTEPS, dtype=np.float64) ** 2
+    remaining = [math.cos((step / TIMESTEPS + 0.008) / 1.008 * math.pi / 2) ** 2 for step in range(TIMESTEPS + 1)]
+    return np.minimum([1 - after / before for before, after in itertools.pairwise(remaining)], 0.999)
 
 
 BETAS: dict[str, Callable[[], np.ndarray]] = {
-    "linear": linear_betas,
+    # Ho et al. 2020, equation 4's setting
+    "linear": lambda: np.linspace(1e-4, 0.02, TIMESTEPS),
     "cosine": cosine_betas,
-    "scaled_linear": scaled_linear_betas,
+    # the square root is linear (Rombach et al. 2022), which some diffusers networks were trained with
+    "scaled_linear": lambda: np.linspace(0.00085**0.5, 0.012**0.5, TIMESTEPS) ** 2,
 }
 
 
@@ -76,8 +64,7 @@ class Schedule:
         >>> schedule.timesteps[:4].tolist(), round(float(schedule.alpha_bar[1]), 9)
         ([0, 10, 20, 30], 0.997806573)
         """
-        if beta not in BETAS:
-            raise unknown("β schedule", beta, BETAS)
+        check_known("β schedule", [beta], BETAS)
         timesteps = spaced_timesteps(steps)
         return Schedule(timesteps, _full(beta)[timesteps])
 
@@ -151,13 +138,6 @@ def predicted_x0(output: Tensor, x_t: Tensor, alpha_bar: Tensor, prediction_type
     return PREDICTIONS[prediction_type](output, x_t, alpha_bar.sqrt(), (1 - alpha_bar).sqrt())
 
 
-def x0_variance(output: Tensor, alpha_bar: Tensor, prediction_type: str) -> Tensor:
-    """Variance of x̂0 (N, 3, H, W) where a network also predicts the log of its squared error, as compact does."""
-    noise = 1 - alpha_bar
-    scale = {"epsilon": noise / alpha_bar, "v_prediction": noise, "sample": torch.ones_like(noise)}[prediction_type]
-    return scale * output.exp()
-
-
 def step_sigma(
     network: Network, numbers: Mapping[str, Tensor], variance_output: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
@@ -167,8 +147,10 @@ def step_sigma(
     """
     if variance_output is None:
         return network.noise_scale * numbers["sigma"], None
-    if network.variance_type == "error":
-        error = x0_variance(variance_output, numbers["alpha_bar"], network.prediction_type)
+    if network.variance_type == "error":  # the log of the squared error, as compact predicts it
+        noise, alpha_bar = 1 - numbers["alpha_bar"], numbers["alpha_bar"]
+        scales = {"epsilon": noise / alpha_bar, "v_prediction": noise, "sample": torch.ones_like(noise)}
+        error = scales[network.prediction_type] * variance_output.exp()
         variance = numbers["sigma"].square() + network.doubt * numbers["toward"].square() * error
         return network.noise_scale * variance.sqrt(), None
     more = (variance_output + 1) / 2 * (numbers["high"] - numbers["low"])

@@ -238,13 +238,9 @@ def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None 
 
         guide = open_model(text, device=str(device))
     if hasattr(guide, "differentiable"):
-        labels = getattr(guide, "labels", None)
-        return NamedGuide(
-            str(getattr(guide, "name", type(guide).__name__)),
-            guide.differentiable,
-            None if labels is None else len(labels),
-            getattr(guide, "weights_hash", None),
-        )
+        name, labels = str(getattr(guide, "name", type(guide).__name__)), getattr(guide, "labels", None)
+        classes = None if labels is None else len(labels)
+        return NamedGuide(name, guide.differentiable, classes, getattr(guide, "weights_hash", None))
     if callable(guide):
         name = str(getattr(guide, "name", getattr(guide, "__name__", type(guide).__name__)))
         return NamedGuide(name, guide, None if size is None else _tried(guide, name, device, size))
@@ -258,14 +254,12 @@ def _tried(guide: Callable[[Tensor], Tensor], name: str, device: torch.device | 
         answer: Any = guide(picture)
     shape = tuple(getattr(answer, "shape", ()))
     if not isinstance(answer, Tensor) or answer.ndim != 2 or shape[0] != 1:
-        found = f"a tensor of shape {shape}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
-        raise UserError(
-            f"the guide {name} returns {found} for a picture (1, 3, {size}, {size})", allowed="(1, classes)"
-        )
+        kind = f"a tensor of shape {shape}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
+        given = f"the guide {name} returns {kind} for a picture (1, 3, {size}, {size})"
+        raise UserError(given, allowed="(1, classes)")
     if not answer.requires_grad:
-        raise UserError(
-            f"the guide {name} returns logits without a gradient", allowed="a function that torch can differentiate"
-        )
+        given = f"the guide {name} returns logits without a gradient"
+        raise UserError(given, allowed="a function that torch can differentiate")
     if not bool(answer.isfinite().all()):
         raise UserError(f"the guide {name} returns NaN or infinity for a gray picture", allowed="finite logits")
     return shape[1]

@@ -67,8 +67,7 @@ _COLUMNS = (
 
 def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     """(K, 10) float64: for each pass of one picture its timestep, its ᾱ and the sampler's numbers (_COLUMNS)."""
-    full = Schedule.respaced(1000, network.beta_schedule)
-    alpha_bar = full.alpha_bar[job.timesteps]
+    alpha_bar = Schedule.respaced(1000, network.beta_schedule).alpha_bar[job.timesteps]
     steps = settings.sampler.steps(alpha_bar)
     published, scale = settings.guidance != "calibrated", 0.0
     if published:
@@ -79,17 +78,9 @@ def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     table[:, 0], table[:, 1] = job.timesteps, alpha_bar
     # Paper and released code blend the object at the level of this step, ours at the level of the next.
     object_alpha_bar = alpha_bar[:-1] if published else alpha_bar[1:]
-    numbers = (
-        steps.keep,
-        steps.toward,
-        steps.memory,
-        steps.sigma,
-        scale * steps.push,
-        steps.low,
-        steps.high,
-        object_alpha_bar,
-    )
-    table[:-1, 2:] = np.stack(numbers, axis=1)
+    numbers = [getattr(steps, name) for name in _COLUMNS[2:-1]]
+    table[:-1, 2:] = np.stack([*numbers, object_alpha_bar], axis=1)
+    table[:, _COLUMNS.index("push")] *= scale
     return table
 
 
@@ -103,18 +94,20 @@ def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Set
     tables = {i: levels_table(jobs[i], network, settings) for i in waiting}
     state = _State(slots, jobs[0].first.shape[-1], network.device)
     while waiting or state.busy:
-        while waiting and (free := state.free_slot()) is not None:
+        for free in [slot for slot, job in enumerate(state.job) if job < 0][: len(waiting)]:
             job = waiting.pop()
             state.enter(free, job, jobs[job], tables[job][0, 1])
         numbers = state.numbers(tables)
-        x0, variance_output = _predict(network, state, numbers)
-        done = state.finished(tables)
+        labels = None if network.classes is None else state.labels
+        raw = network(state.x_t, numbers["timestep"].flatten(), labels)
+        x0 = predicted_x0(raw[:, :3], state.x_t, numbers["alpha_bar"], network.prediction_type)
+        done = [slot for slot in state.busy if state.step[slot] == len(tables[state.job[slot]]) - 1]
         if settings.watch is not None:
             settings.watch([state.job[s] for s in state.busy], [state.step[s] for s in state.busy], state.x_t, x0)
         for slot in done:
             yield state.job[slot], x0[slot].clone()
         if len(done) < len(state.busy):
-            _advance(network, state, numbers, x0, variance_output, jobs, settings)
+            _advance(network, state, numbers, x0, network.variance_output(raw), jobs, settings)
         state.leave(done)
 
 
@@ -136,9 +129,6 @@ class _State:
     @property
     def busy(self) -> list[int]:
         return [slot for slot, job in enumerate(self.job) if job >= 0]
-
-    def free_slot(self) -> int | None:
-        return next((slot for slot, job in enumerate(self.job) if job < 0), None)
 
     def enter(self, slot: int, position: int, job: Job, alpha_bar: float) -> None:
         self.job[slot], self.step[slot] = position, 0
@@ -165,9 +155,6 @@ class _State:
             here = here.pin_memory()
         return here.to(self.device, non_blocking=True)
 
-    def finished(self, tables: dict[int, np.ndarray]) -> list[int]:
-        return [slot for slot in self.busy if self.step[slot] == len(tables[self.job[slot]]) - 1]
-
     def draw(self, purpose: int) -> Tensor:
         """Noise (slots, 3, S, S) for this step of every slot."""
         draws = self.upload([2 * step + purpose for step in self.step], torch.int64)
@@ -178,14 +165,6 @@ class _State:
             self.step[slot] += 1
         for slot in done:
             self.job[slot], self.step[slot] = -1, 0
-
-
-def _predict(network: Network, state: _State, numbers: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-    """x̂0, and the network's variance output if it has one."""
-    labels = None if network.classes is None else state.labels
-    raw = network(state.x_t, numbers["timestep"].flatten(), labels)
-    x0 = predicted_x0(raw[:, :3], state.x_t, numbers["alpha_bar"], network.prediction_type)
-    return x0, network.variance_output(raw)
 
 
 def _advance(
@@ -205,15 +184,11 @@ def _advance(
     if push is not None:
         # Algorithm 1's mean + λ·Σ·∇ is x̂0 moved by λ·Σ/toward·∇: the table holds it for the posterior's variance.
         moved = numbers["push"] * push
-        if ratio is not None:
-            moved = ratio * moved
-        target = target + moved * (1 - state.mask)
+        target = target + (moved if ratio is None else ratio * moved) * (1 - state.mask)
     x_t = numbers["keep"] * state.x_t + numbers["toward"] * target
     if settings.sampler.stochastic:
         x_t = x_t + sigma * state.draw(_STEP)
-        eps = state.draw(_OBJECT)
-    else:
-        eps = state.draw(_FIRST)
+    eps = state.draw(_OBJECT if settings.sampler.stochastic else _FIRST)
     alpha_bar = numbers["object_alpha_bar"]
     state.x_t = torch.lerp(x_t, alpha_bar.sqrt() * state.object + (1 - alpha_bar).sqrt() * eps, state.mask)
     state.previous_x0 = x0
@@ -231,29 +206,25 @@ def _push(
         for band in guiding.BANDS:
             chosen = [job.strength if job and job.kind == "complexity" and job.band == band else 0.0 for job in current]
             if any(chosen):
-                found = guiding.complexity(state.upload(chosen, torch.float32), band)(x0)
-                total = found if total is None else total + found
-    attacked = [s for s, job in enumerate(current) if job and job.kind == "adversarial"]
+                push = guiding.complexity(state.upload(chosen, torch.float32), band)(x0)
+                total = push if total is None else total + push
+    attacked = {slot: job.strength for slot, job in enumerate(current) if job and job.kind == "adversarial"}
     if attacked:
         assert settings.guide is not None
-        seen = _padded(attacked, state)
+        count, seen = len(attacked), padded(list(attacked), state.device)
         rows = state.upload(seen, torch.int64)
-        scale = state.upload([current[s].strength for s in seen], torch.float32)  # type: ignore[union-attr]
+        scale = state.upload([attacked[slot] for slot in seen], torch.float32)
         limit = guiding.LIMIT if settings.guidance == "calibrated" else None
-        found = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(x0[rows])
+        push = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(x0[rows])
         total = torch.zeros_like(x0) if total is None else total
-        total = total.index_add(0, rows[: len(attacked)], found[: len(attacked)])
+        total = total.index_add(0, rows[:count], push[:count])
     return total
 
 
-def _padded(slots: list[int], state: _State) -> list[int]:
-    """The slots, padded to a power of two by repeating the last: a GPU searches for kernels for every new shape.
-
-    On a CPU padding would only add work, so the slots stay as they are.
-    """
-    if state.device.type != "cuda":
-        return slots
-    return slots + slots[-1:] * ((1 << (len(slots) - 1).bit_length()) - len(slots))
+def padded(slots: list[int], device: torch.device) -> list[int]:
+    """The slots, on a GPU padded to a power of two by repeating the last: it searches for kernels for every shape."""
+    missing = (1 << (len(slots) - 1).bit_length()) - len(slots) if device.type == "cuda" else 0
+    return slots + slots[-1:] * missing
 
 
 def _through(network: Network, state: _State, numbers: dict[str, Tensor], current: Sequence[Job | None]) -> Tensor:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 
 from . import Schedule
 
@@ -52,30 +52,21 @@ def sample_ancestral(alpha_bar: np.ndarray) -> Steps:
 
 def sample_ddim(alpha_bar: np.ndarray) -> Steps:
     """Deterministic steps along the probability flow, first order (Song et al. 2021, equation 12 with η = 0)."""
-    half = _half_log_snr(alpha_bar)
-    gap = np.diff(half)
+    gap = np.diff(_half_log_snr(alpha_bar))
     signal, sigma = np.sqrt(alpha_bar), np.sqrt(1 - alpha_bar)
-    zeros = np.zeros_like(gap)
-    return Steps(
-        keep=sigma[1:] / sigma[:-1],
-        toward=signal[1:] * -np.expm1(-gap),
-        memory=zeros,
-        sigma=zeros,
-        push=_score_push(alpha_bar),
-        **_variance_range(alpha_bar),
-    )
+    keep, toward, zeros = sigma[1:] / sigma[:-1], signal[1:] * -np.expm1(-gap), np.zeros_like(gap)
+    exact = sample_ancestral(alpha_bar)
+    return replace(exact, keep=keep, toward=toward, memory=zeros, sigma=zeros, push=_score_push(alpha_bar))
 
 
 def sample_dpm(alpha_bar: np.ndarray) -> Steps:
     """DPM-Solver++(2M): second order from the last two x̂0 (Lu et al. 2022, algorithm 2)."""
-    first = sample_ddim(alpha_bar)
-    return replace(first, memory=_multistep(alpha_bar))
+    return replace(sample_ddim(alpha_bar), memory=_multistep(alpha_bar))
 
 
 def sample_dpm_sde(alpha_bar: np.ndarray) -> Steps:
     """SDE-DPM-Solver++(2M): the same order, with new noise in every step (Lu et al. 2022, equation 18)."""
-    first = sample_ancestral(alpha_bar)
-    return replace(first, memory=_multistep(alpha_bar), push=_score_push(alpha_bar))
+    return replace(sample_ancestral(alpha_bar), memory=_multistep(alpha_bar), push=_score_push(alpha_bar))
 
 
 def _half_log_snr(alpha_bar: np.ndarray) -> np.ndarray:
@@ -94,11 +85,6 @@ def _score_push(alpha_bar: np.ndarray) -> np.ndarray:
     """ε̂ − sqrt(1−ᾱ)·∇ expressed as a change of x̂0, which is (1−ᾱ)/sqrt(ᾱ)·∇ (Dhariwal & Nichol 2021, algorithm 2)."""
     now = alpha_bar[:-1]
     return (1 - now) / np.sqrt(now)
-
-
-def _variance_range(alpha_bar: np.ndarray) -> dict[str, np.ndarray]:
-    exact = sample_ancestral(alpha_bar)
-    return {"low": exact.low, "high": exact.high}
 
 
 _RHO, _CLEANEST = 7.0, 2
@@ -128,15 +114,13 @@ SAMPLERS: dict[str, Sampler] = {
         Sampler("dpm-sde", sample_dpm_sde, "karras", True, False, "SDE-DPM-Solver++(2M): few steps, new noise in each"),
     )
 }
-FAST = "dpm"
 
 
 def find_sampler(name: str, steps: int | None = None) -> Sampler:
     """The named sampler; `auto` is the paper's if 50 or more steps of the schedule are asked for, else the fast one."""
     if name == "auto":
-        name = "ancestral" if steps is not None and steps >= 50 else FAST
-    if name not in SAMPLERS:
-        raise unknown("sampler", name, ["auto", *SAMPLERS])
+        name = "ancestral" if steps is not None and steps >= 50 else "dpm"
+    check_known("sampler", [name], ["auto", *SAMPLERS])
     return SAMPLERS[name]
 
 
