@@ -68,22 +68,10 @@ def edit(
     ((256, 256), 0.05)
     """
     request = Request(
-        chain=chain_of({**more, **(edits or {})}),
-        renderer=renderer,
-        network=network,
-        steps=steps,
-        sampler=sampler,
-        guidance=guidance,
-        guide=guide,
-        device=device,
-        feather=feather,
-        removal=removal,
-        frame=frame,
-        size=pixels,
-        seed=seed,
-        pool=pool,
-        label=imagenet().index(label) if isinstance(label, str) else label,
-    )
+        chain_of({**more, **(edits or {})}), renderer=renderer, network=network, steps=steps, sampler=sampler,
+        guidance=guidance, guide=guide, device=device, feather=feather, removal=removal, frame=frame, size=pixels,
+        seed=seed, pool=pool, label=imagenet().index(label) if isinstance(label, str) else label,
+    )  # fmt: skip
     scene = _told(read_scene(image, mask))
     return edit_photograph(request, scene, Path(image) if isinstance(image, str | Path) else None)
 

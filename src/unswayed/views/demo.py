@@ -5,7 +5,7 @@ demo("demo")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,36 +91,35 @@ def demo(output: str | Path, settings: DemoSettings, *, progress: Show | None = 
         "evaluate": len(source) * (len(passes) + 1) * len(models) * _ANSWER,
         "report": heat_maps * _HEAT_MAP + _PAGE,
     }
-    stages = _Stages(work, progress or (lambda done, total, what: None))
+    done = dict.fromkeys(work, 0.0)
+
+    def reach(stage: str, share: float) -> None:
+        """Set a stage to at least this share, so that the progress bar never goes back."""
+        done[stage] = max(done[stage], min(share, 1.0) * work[stage])
+        if progress is not None:
+            progress(sum(done.values()), sum(work.values()), stage)
+
     bench, predictions, sheet = output / "benchmark", output / "predictions", output / "sheet.png"
     rendering = BuildSettings(
         recipe=recipe, steps=steps, guide=GUIDE, removal=settings.removal, seed=settings.seed, device=device
     )
-    built = build(source, bench, rendering, progress=lambda now: stages.reach("render", now.share))
-    stages.reach("render", 1.0)
-    run_evaluation(
-        bench,
-        list(models),
-        predictions,
-        EvaluateSettings(device=device),
-        progress=lambda now, of: stages.reach("evaluate", now / of),
-    )
-    stages.reach("evaluate", 1.0)
+    built = build(source, bench, rendering, progress=lambda now: reach("render", now.share))
+    reach("render", 1.0)
+    evaluation = EvaluateSettings(device=device)
+    run_evaluation(bench, list(models), predictions, evaluation, progress=lambda now, of: reach("evaluate", now / of))
+    reach("evaluate", 1.0)
     write_bytes(sheet, contact_sheet(Benchmark(bench)))
+    title, flips = "unswayed demo: how much accuracy do the edits cost?", max(heat_maps, 12)
+    numbers = [word for name in ("scenes", "steps", "seed") for word in (f"--{name}", str(getattr(settings, name)))]
     written = write_report(
         predictions,
         output / "report.html",
-        ReportSettings(
-            benchmark=bench,
-            title="unswayed demo: how much accuracy do the edits cost?",
-            flips=max(heat_maps, 12),
-            heat_maps=heat_maps,
-        ),
+        ReportSettings(benchmark=bench, title=title, flips=flips, heat_maps=heat_maps),
         explain=explain_pairs,
-        command=_command(output, settings),
-        progress=lambda now, of, what: stages.reach("report", now / of),
+        command=["unswayed", "demo", "-o", str(output), *numbers],
+        progress=lambda now, of, what: reach("report", now / of),
     )
-    stages.reach("report", 1.0)
+    reach("report", 1.0)
     return Demo(written.path, sheet, written.drops, written.verdict, built.failures)
 
 
@@ -146,26 +145,8 @@ def demo_scenes(count: int) -> Source:
     return replace(sample, entries=tuple(sample.entry(source_id) for source_id in order[:count]))
 
 
-class _Stages:
-    """The progress of all stages together; work: of each."""
-
-    def __init__(self, work: Mapping[str, float], show: Show) -> None:
-        self._work, self._show = work, show
-        self._done = dict.fromkeys(work, 0.0)
-
-    def reach(self, stage: str, share: float) -> None:
-        """Set a stage to at least this share, so that the progress bar never goes back."""
-        self._done[stage] = max(self._done[stage], min(share, 1.0) * self._work[stage])
-        self._show(sum(self._done.values()), sum(self._work.values()), stage)
-
-
 def _passes(item: Item, steps: int) -> float:
     """Return the network passes of one edit with the fast sampler; guided passes cost more."""
     start = max((edit.blends_from for edit in item.chain), default=0.0)
     cost = _GUIDED_PASS if "guide" in item.needs else 1.0
     return max(1, round(start * steps)) * cost if start > 0 else 0.0
-
-
-def _command(output: Path, settings: DemoSettings) -> list[str]:
-    numbers = [word for name in ("scenes", "steps", "seed") for word in (f"--{name}", str(getattr(settings, name)))]
-    return ["unswayed", "demo", "-o", str(output), *numbers]

@@ -13,11 +13,12 @@ import typer
 import unswayed
 from unswayed.evaluation.settings import EvaluateSettings, HeadSettings
 from unswayed.files.storage import address, shown
+from unswayed.views.tracking import chosen_trackers
 
 from . import EXIT_USAGE, EXIT_WITH_FAILURES
 from .options import Json
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, unfinished_shards, warn
-from .reports import Track, open_trackers, record_results
+from .reports import Track, record_results
 
 
 def models(
@@ -108,7 +109,7 @@ def evaluate(
         check_head(spec)
     from unswayed.evaluation import cards, run_evaluation
 
-    trackers = open_trackers(track)
+    trackers = chosen_trackers(track or (), say)  # a wrong name is refused before the work begins
     with progress_view() as show:
         done = run_evaluation(benchmark, model, output, settings, show=show)
     if done.unfinished:

@@ -3,23 +3,50 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import unswayed
-from unswayed.choices import RendererName
+from unswayed.choices import DEVICE, Option, RendererName
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
 from unswayed.repair.settings import EnhanceSettings, RepairSettings
 from unswayed.specs import slug_of
 
-from .options import Device, Format
+from .options import Format
 from .progress import progress_line, progress_view, say, stoppable, warn
 
 Model = Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")]
+
+
+@dataclass(frozen=True)
+class RepairRun:
+    """The keywords of `unswayed.repair` beside its settings."""
+
+    new_head: Annotated[
+        bool, Option("Train a new classification layer for the source's classes.", flags=("--new-head",))
+    ] = False
+    also: Annotated[
+        str | None, Option("Labeled photographs without masks, trained on as well.", metavar="images:PATH")
+    ] = None
+    tests: Annotated[
+        Sequence[str],
+        Option("Also measure on this labeled folder; repeatable.", metavar="images:PATH", flags=("--test",)),
+    ] = ()
+    benchmark: Annotated[
+        Path | None, Option("Measure on this benchmark instead of photographs held out.", metavar="BENCH")
+    ] = None
+    recipe: Annotated[str, Option("The edits to measure on photographs held out.")] = (
+        "original,background-random,size-0.05,position,direction"
+    )
+    renderer: Annotated[RendererName, Option("How those edits are rendered.")] = "paste"
+    device: Annotated[str | None, DEVICE] = None
+    workers: Annotated[int | None, Option("Processes that prepare pictures.")] = None
+    onnx: Annotated[bool, Option("Also write the repaired model as DIR/model.onnx.", flags=("--onnx",))] = False
 
 
 def repair(
@@ -27,9 +54,7 @@ def repair(
     model: Model,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder of the repaired model.")],
     settings: RepairSettings,
-    new_head: Annotated[
-        bool, typer.Option("--new-head", help="Train a new classification layer for the source's classes.")
-    ] = False,
+    run: RepairRun,
     predictions: Annotated[
         Path | None,
         typer.Option("--from", metavar="PREDICTIONS", help="Draw more of the edits that cost this model the most."),
@@ -38,25 +63,9 @@ def repair(
         Path | None,
         typer.Option(metavar="FILE.json", help="Weights and ranges of the edits, as of `EditMixture.to_json`."),
     ] = None,
-    also: Annotated[
-        str | None, typer.Option(metavar="images:PATH", help="Labeled photographs without masks, trained on as well.")
-    ] = None,
-    test: Annotated[
-        list[str] | None, typer.Option(metavar="images:PATH", help="Also measure on this labeled folder; repeatable.")
-    ] = None,
-    benchmark: Annotated[
-        Path | None, typer.Option(metavar="BENCH", help="Measure on this benchmark instead of photographs held out.")
-    ] = None,
-    recipe: Annotated[
-        str, typer.Option(help="The edits to measure on photographs held out.")
-    ] = "original,background-random,size-0.05,position,direction",
-    renderer: Annotated[RendererName, typer.Option(help="How those edits are rendered.")] = "paste",
     probability: Annotated[
         float | None, typer.Option(help="Share of the pictures that are edited [default: that of --mixture, or 0.7].")
     ] = None,
-    device: Device = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that prepare pictures.")] = None,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Also write the repaired model as DIR/model.onnx.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table of before and after as JSON.")] = False,
 ) -> None:
     """
@@ -86,23 +95,8 @@ def repair(
             )
         edits = mixture_from(predictions, model, edits)
     with progress_view() as show, stoppable():
-        done = unswayed.repair(
-            source,
-            model,
-            output,
-            replace(settings, mixture=edits),
-            new_head=new_head,
-            also=also,
-            tests=test or (),
-            benchmark=benchmark,
-            recipe=recipe,
-            renderer=renderer,
-            device=device,
-            workers=workers,
-            onnx=onnx,
-            show=show,
-            note=say,
-        )
+        trained = replace(settings, mixture=edits)
+        done = unswayed.repair(source, model, output, trained, **vars(run), show=show, note=say)
     warn(done.warnings)
     result = read_result(output)
     if as_json:

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 import unswayed
 from unswayed.files.storage import address
 from unswayed.views.report.settings import ReportSettings
-from unswayed.views.tracking import NONE, TRACKERS, variables
+from unswayed.views.tracking import NONE, TRACKERS, Open, chosen_trackers, record, variables
 
 from .options import Json, Predictions
 from .progress import progress_line, say, serve_until_stopped
-
-if TYPE_CHECKING:
-    from unswayed.views.tracking import Open
 
 Track = Annotated[
     list[str] | None,
@@ -30,22 +27,12 @@ Track = Annotated[
 ]
 
 
-def open_trackers(track: Sequence[str] | None) -> Mapping[str, Open]:
-    """The trackers that `--track` or the environment names; a wrong name is refused before the work begins."""
-    from unswayed.views.tracking import chosen_trackers
-
-    return chosen_trackers(track or (), say)
-
-
 def record_results(
     predictions: Path, trackers: Mapping[str, Open], models: Sequence[str] | None = None, report: Path | None = None
 ) -> None:
     """Record the results of a folder of predictions; failures are printed."""
-    if trackers:
-        from unswayed.views.tracking import record
-
-        for name, runs in record(predictions, trackers, models=models, report=report, say=say).items():
-            say(f"{name}: {runs} run{'s' * (runs != 1)} recorded")
+    recorded = record(predictions, trackers, models=models, report=report, say=say) if trackers else {}
+    say(*(f"{name}: {runs} run{'s' * (runs != 1)} recorded" for name, runs in recorded.items()))
 
 
 def report(
@@ -70,20 +57,20 @@ def report(
         from unswayed.evaluation.named_models import refuse_programs
 
         refuse_programs(predictions)
-    trackers = open_trackers(track)
+    trackers = chosen_trackers(track or (), say)  # a wrong name is refused before the work begins
     with progress_line("report", "steps") as show:
         written = unswayed.report(predictions, output, settings, progress=show)
     say(*(f"note: {note}" for note in written.notes))
     record_results(predictions, trackers, report=written.path)
     if as_json:
-        record = {
+        written_to = {
             "report": address(written.path),
             "bytes": written.size,
             "verdict": written.verdict,
             "flips": written.flips,
             "assets": [str(path) for path in written.assets],
         }
-        print(json.dumps(record, ensure_ascii=False))
+        print(json.dumps(written_to, ensure_ascii=False))
         return
     say(*written.verdict)
     print(address(written.path))
