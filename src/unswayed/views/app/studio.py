@@ -13,24 +13,24 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from unswayed.errors import UserError, unknown
+from unswayed.evaluation.saliency import heat_maps
 from unswayed.evaluation.smallest import Predictor, predictor
 from unswayed.files.whole import canonical
 from unswayed.masks.segment import default_segmenter, open_segmenter
+from unswayed.models import Classifier, open_model
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.photograph import Edited, Request, edit_photograph
 from unswayed.rendering.removal.patches import PatchRemoval
+from unswayed.views.report.pictures import overlay
 from unswayed.views.text import percent
 
 from .photographs import Photograph
-
-if TYPE_CHECKING:
-    from unswayed.models import Classifier
-
 
 T = TypeVar("T")
 Progress = Callable[[int, int], None]
@@ -154,11 +154,11 @@ class Studio:
     def __init__(self, models: Sequence[str], segmenter: str = "auto", device: str | None = None) -> None:
         if not models:
             raise UserError("no model is given", run="unswayed app -m lite:0")
-        self.models, self.device = tuple(dict.fromkeys(models)), device
+        self.models = tuple(dict.fromkeys(models))
         self.segmenter, self.better = default_segmenter() if segmenter == "auto" else (segmenter, None)
         open_segmenter(self.segmenter)
         self.jobs = Jobs()
-        self._opened: dict[str, Classifier] = {}
+        self._open = functools.cache(functools.partial(open_model, device=device))
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
         self._said: OrderedDict[tuple[str, bytes], Answer] = OrderedDict()
         # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
@@ -177,9 +177,6 @@ class Studio:
 
     def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
         """Return the pictures, all of one shape, with the heat maps of these classes: (H, W, 3) uint8 each."""
-        from unswayed.evaluation.saliency import heat_maps
-        from unswayed.views.report.pictures import overlay
-
         heats = _alone(self._looking, heat_maps, self.model(name), images, targets)
         return [overlay(image, heat) for image, heat in zip(images, heats, strict=True)]
 
@@ -203,16 +200,7 @@ class Studio:
         asked = predictor(self.model(name))
         return replace(asked, predict=lambda image: _alone(self._looking, asked.predict, image))
 
-    def _open(self, name: str) -> Classifier:
-        from unswayed.models import open_model
-
-        if name not in self._opened:
-            self._opened[name] = open_model(name, device=self.device)
-        return self._opened[name]
-
     def _answers(self, model: Classifier, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
-        import torch
-
         keys = [(name, hashlib.blake2b(image.tobytes(), digest_size=16).digest()) for image in images]
         new = {key: image for key, image in zip(keys, images, strict=True) if key not in self._said}
         said = {key: self._said[key] for key in keys if key not in new}
