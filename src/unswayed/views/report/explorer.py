@@ -80,7 +80,7 @@ def _points(findings: Findings) -> dict[str, Any]:
     return {
         "photographs": [[source_id, labels[source_id]] for source_id in ids.tolist()],
         "classes": {str(label): findings.class_name(label) for label in sorted(used)},
-        "controls": {edit: findings.facts.control(edit) for edit in findings.edits},
+        "controls": findings.controls,
         "points": points,
     }
 

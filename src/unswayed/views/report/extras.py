@@ -53,7 +53,7 @@ def outside_sections(findings: Findings) -> list[Section]:
     sections = []
     for name in (name for name in ANALYSES if not ANALYSES.is_own(name)):
         facts = table_facts(name)
-        table = findings.named(analyze(findings.predictions, table=name, benchmark=findings.benchmark))
+        table = findings.named(analyze(findings.predictions, table=name, benchmark=findings.facts.root))
         note = facts.notes or ANALYSES.part(name).help if table.height else f"{facts.empty}."
         body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, table)])
         sections.append(Section(name, facts.title, body, {}, {name: table}))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,9 @@ import polars as pl
 from unswayed.analyses.drops.curves import sweep_tables
 from unswayed.analyses.drops.drop import (
     Gap,
+    differs,
     dropped_accuracy,
+    drops_by_group,
     framing_cost,
     gap_between,
     with_conditions,
@@ -23,94 +24,63 @@ from unswayed.analyses.drops.drop import (
 from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
 from unswayed.analyses.statistics.paired import IntervalSettings, holm
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import AVERAGE, Facts, read_facts
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, read_facts
 from unswayed.evaluation.model_cards import remarks, suspicions
 from unswayed.evaluation.predictions import in_memory
 
 from .figures import series
 
 SURE = 0.05
+LEAST_OF_GROUP = 5  # photographs; the drop of a smaller superclass would be that of single photographs
 
 
 @dataclass(eq=False)
 class Findings:
-    """predictions: their folder; answers: their rows; benchmark: its root and card, None and {} if it is not available;
-    facts: of the edits; drops, curves, fits, thresholds: frames of `unswayed.analyses`, drops with the columns of
-    `with_effect`; rivals: one row for each model but the one that drops least, with the difference of their average
-    drops; framing: what the framing costs, empty if the source files were not evaluated; flips: their counts and those
-    that are shown."""
+    """predictions: their folder; answers: their rows; facts: of the edits, the benchmark and the models' cards; drops,
+    curves, fits, thresholds: frames of `unswayed.analyses`, drops with the columns of `with_effect`; has_valid: whether
+    drops on valid pictures differ; rivals: one row for each model but the one that drops least, with the difference of
+    their average drops; framing: what the framing costs, empty if the source files were not evaluated; flips: their
+    counts and those that are shown; lead: how much more the worst edit costs than the next one, None if there is only
+    one.
+
+    models: the one that drops least on average first; series: their places in the palette; worst: the edits with their
+    mean effect over the models that they do not attack and n, worst first, those that were possible for fewer than half
+    of the photographs last, because they are the least certain; edits: worst first, then the controls in the
+    benchmark's order; kinds, meanings, controls: of each edit; groups: the drops by superclass or class; suspicions:
+    why the models' numbers say nothing about them; remarks: what else a reader of the numbers must know.
+    """
 
     predictions: Path
     answers: pl.DataFrame
-    benchmark: Path | None
-    card: Mapping[str, Any]
     facts: Facts
+    intervals: IntervalSettings
     drops: pl.DataFrame
+    has_valid: bool
     rivals: pl.DataFrame
     framing: pl.DataFrame
     curves: pl.DataFrame
     fits: pl.DataFrame
     thresholds: pl.DataFrame
     flips: Flips
-    settings: Mapping[str, Any]
+    lead: Gap | None
+    models: list[str]
+    worst: pl.DataFrame
+    edits: list[str]
+    kinds: dict[str, str]
+    meanings: dict[str, str]
+    controls: dict[str, str | None]
+    groups: pl.DataFrame
+    suspicions: list[str]
+    remarks: list[str]
 
-    @cached_property
-    def models(self) -> list[str]:
-        """Return the models, the one that drops least on average first."""
-        return ranked(self.drops)
-
-    @property
-    def suspicions(self) -> list[str]:
-        """Return what is suspicious about the models, from their cards: their numbers say nothing about them."""
-        return suspicions(self.facts.cards, self.models)
-
-    @property
-    def remarks(self) -> list[str]:
-        """Return what else a reader of the numbers must know, from the models' cards."""
-        return remarks(self.facts.cards, self.models)
-
-    @cached_property
-    def series(self) -> dict[str, int]:
-        """Return the place of each model in the palette."""
-        return series(self.models)
-
-    @cached_property
-    def averages(self) -> dict[str, dict[str, Any]]:
-        """Return the row of each model's average, best model first; empty if no edit is averaged."""
+    def __post_init__(self) -> None:
+        self.series = series(self.models)
         rows = {row["model"]: row for row in self.drops.filter(kind=AVERAGE).iter_rows(named=True)}
-        return {model: rows[model] for model in self.models if model in rows}
-
-    @cached_property
-    def worst(self) -> pl.DataFrame:
-        """Return the edits with their mean effect over the models that they do not attack and n, worst first; edits
-        that were possible for fewer than half of the photographs come last, because they are the least certain."""
-        fair = self.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
-        if fair.is_empty():
-            fair = self.drops.filter(kind="edit")
-        means = fair.group_by("edit").agg(pl.col("effect").mean(), pl.col("n").max())
-        few = 2 * pl.col("n") < pl.col("n").max()
-        return means.sort(few, -pl.col("effect"), "edit")
-
-    @cached_property
-    def lead(self) -> Gap | None:
-        """Return how much more the worst edit costs than the next one; None if there is only one."""
-        if self.worst.height < 2:
-            return None
-        chosen = IntervalSettings(**{name: self.settings[name] for name in ("resamples", "level", "seed")})
-        worst, following = self.worst["edit"][:2]
-        return gap_between(self.answers, worst, following, self.facts, chosen)
-
-    @cached_property
-    def edits(self) -> list[str]:
-        """Return the edits, worst first, then the controls in the benchmark's order."""
-        controls = self.drops.filter(kind="control")["edit"].unique().to_list()
-        return [*self.worst["edit"], *self.facts.sorted(controls)]
-
-    def kind(self, edit: str) -> str:
-        return str(self.drops.filter(pl.col("edit") == edit)["kind"][0])
+        self.averages = {model: rows[model] for model in self.models if model in rows}  # empty if no edit is averaged
 
     def class_name(self, label: int) -> str:
-        return self.facts.class_name(label)
+        """Return the name of a class, or its number as text if it has none."""
+        return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
 
     def named(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return a table of other results with the models under the names that the report gives them."""
@@ -137,30 +107,56 @@ def find(
     seed: int = 0,
 ) -> Findings:
     """Return the findings of a folder of predictions; names: shorter names of models; flips: how many to show."""
-    predictions = Path(predictions)
     facts, answers = read_facts(predictions, benchmark), in_memory(predictions, FLIP_COLUMNS)
     if names:
         facts, answers = _renamed(facts, answers, names)
     settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
+    intervals = IntervalSettings(resamples, level, seed)
     drops = dropped_accuracy(answers, **settings)
     drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **settings)
-    drops = with_effect(drops)
+    has_valid, framing = differs(drops), framing_cost(answers, intervals)
     curves, fits, thresholds = sweep_tables(answers, **settings)
+    found = find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4)
+    drops = with_effect(drops)
+    models, worst = ranked(drops), _worst(drops)
+    first, controls = worst["edit"].to_list(), drops.filter(kind="control")["edit"].unique().to_list()
+    rivals = _rivals(answers, drops, models, settings)
+    groups = drops_by_group(answers, first, facts, intervals, LEAST_OF_GROUP)
+    lead = gap_between(answers, *first[:2], facts, intervals) if len(first) > 1 else None
+    edits = [*first, *facts.sorted(controls)]
     return Findings(
-        predictions=predictions,
+        predictions=Path(predictions),
         answers=answers,
-        benchmark=facts.root,
-        card=facts.benchmark,
         facts=facts,
+        intervals=intervals,
         drops=drops,
-        rivals=_rivals(answers, drops, settings),
-        framing=framing_cost(answers, IntervalSettings(resamples, level, seed)),
+        has_valid=has_valid,
+        rivals=rivals,
+        framing=framing,
         curves=curves,
         fits=fits,
         thresholds=thresholds,
-        flips=find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4),
-        settings=settings,
+        flips=found,
+        lead=lead,
+        models=models,
+        worst=worst,
+        edits=edits,
+        kinds={**dict.fromkeys(controls, "control"), **dict.fromkeys(first, "edit")},
+        meanings=dict(zip([ORIGINAL, *edits], map(facts.describe, [ORIGINAL, *edits]), strict=True)),
+        controls=dict(zip(edits, map(facts.control, edits), strict=True)),
+        groups=groups,
+        suspicions=suspicions(facts.cards, models),
+        remarks=remarks(facts.cards, models),
     )
+
+
+def _worst(drops: pl.DataFrame) -> pl.DataFrame:
+    fair = drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
+    if fair.is_empty():
+        fair = drops.filter(kind="edit")
+    means = fair.group_by("edit").agg(pl.col("effect").mean(), pl.col("n").max())
+    few = 2 * pl.col("n") < pl.col("n").max()
+    return means.sort(few, -pl.col("effect"), "edit")
 
 
 def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
@@ -195,7 +191,9 @@ def _renamed(facts: Facts, answers: pl.DataFrame, names: Mapping[str, str]) -> t
     return replace(facts, cards=cards, white_box=white_box), answers.with_columns(column)
 
 
-def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]) -> pl.DataFrame:
+def _rivals(
+    answers: pl.DataFrame, drops: pl.DataFrame, models: Sequence[str], settings: dict[str, Any]
+) -> pl.DataFrame:
     """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one.
 
     p_holm: that of `compare`, which is corrected for its edits, corrected once more for the number of models, so that
@@ -203,7 +201,7 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
     """
     from unswayed.analyses.drops.compare import Measure, compare
 
-    order = list(series(ranked(drops)))
+    order = list(series(models))
     averages = drops.filter(kind=AVERAGE)
     rows = []
     for model in order[1:] if averages.height else []:
@@ -216,5 +214,7 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, settings: dict[str, Any]
     ends = dict.fromkeys(("gap", "low", "high"), pl.Float64)
     schema = {"model": pl.String, **ends, "n": pl.Int64, "p_holm": pl.Float64}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
+    if frame.is_empty():
+        return frame
     adjusted = holm(frame["p_holm"].fill_null(np.nan).to_numpy())
     return frame.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))

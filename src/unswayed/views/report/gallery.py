@@ -157,7 +157,7 @@ def _opened(
         if heat is not None:
             shown.append(_picture(f"evidence for “{before}”", "heat map on the photograph", data_address(heat[0])))
             shown.append(_picture(f"evidence for “{answer}”", "heat map on the edited picture", data_address(heat[1])))
-    still, meaning = flip.after_true_probability, findings.facts.describe(flip.edit)
+    still, meaning = flip.after_true_probability, findings.meanings.get(flip.edit, "")
     control = None
     if flip.control_answer is not None and flip.control_probability is not None:
         control = _answer(

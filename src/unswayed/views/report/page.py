@@ -83,7 +83,7 @@ def write_report(
         resamples=settings.resamples,
         seed=settings.seed,
     )
-    album = Album(findings.benchmark, findings.facts.manifest)
+    album = Album(findings.facts.root, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
     chosen = _spread(findings.flips.shown, settings.heat_maps)
@@ -180,10 +180,10 @@ def _spread(flips: Sequence[Flip], count: int) -> list[Flip]:
 
 
 def _subtitle(findings: Findings) -> str:
-    recipe = findings.card.get("recipe")
+    recipe = findings.facts.benchmark.get("recipe")
     name = recipe.get("name") if isinstance(recipe, dict) else None
     n = max(findings.drops["n"], default=0)
-    controls = sum(findings.kind(edit) == "control" for edit in findings.edits)
+    controls = list(findings.kinds.values()).count("control")
     edits = plural(len(findings.edits) - controls, "edit") + (f" and {plural(controls, 'control')}" if controls else "")
     parts = [plural(len(findings.models), "model"), edits, plural(n, "photograph")]
     return " · ".join([*parts, *([f"recipe {name}"] if name and len(name) <= _LONG else [])])

@@ -35,7 +35,7 @@ def made_section(findings: Findings, report_command: Sequence[str], whole: Seque
 
 def benchmark_facts(findings: Findings) -> dict[str, str]:
     """Return the content of the benchmark's card as text; empty if the benchmark is not available."""
-    card = findings.card
+    card = findings.facts.benchmark
     if not card:
         return {}
     renderer = _mapping(card.get("renderer"))
@@ -45,7 +45,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
     name = recipe.get("name") if isinstance(recipe, dict) else recipe
     guide = _mapping(renderer.get("guide"))
     facts = {
-        "Folder": str(findings.benchmark),
+        "Folder": str(findings.facts.root),
         "Source": f"{source.get('spec')}, {plural(int(source.get('scenes') or 0), 'scene')}",
         "SHA-256 of the scenes' ids": str(source.get("ids_sha256") or ""),
         "Labels": _NEAREST if source.get("spec") == "sample" else "",
@@ -77,8 +77,8 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
 def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
     """Return shell commands that build, evaluate and report the same, as far as the cards record it."""
     lines = []
-    card = findings.card
-    root = str(findings.benchmark) if findings.benchmark else "BENCH"
+    card = findings.facts.benchmark
+    root = str(findings.facts.root) if findings.facts.root else "BENCH"
     if card.get("kind") == "build":
         renderer = _mapping(card.get("renderer"))
         recipe = _mapping(card.get("recipe")).get("name")

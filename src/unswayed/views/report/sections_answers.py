@@ -5,18 +5,13 @@ from __future__ import annotations
 import polars as pl
 from markupsafe import Markup
 
-from unswayed.analyses.drops.drop import drops_by_group
-from unswayed.analyses.drops.groups import superclass_of
-from unswayed.analyses.statistics.paired import IntervalSettings
 from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, percent, plural, points, tag
 
-from .findings import Findings
+from .findings import LEAST_OF_GROUP, Findings
 from .section import Section, filtered, matrix_cell, paragraphs, render
 
 _PAIRS = 15
-# A superclass with fewer photographs is left out: its drop would be that of single photographs.
-_LEAST = 5
 
 
 # What an edit can do to an answer, by the names of the style sheet and the script.
@@ -85,7 +80,7 @@ def _blame_words(findings: Findings) -> str:
     if controlled:
         words += f" {percent(wrong / controlled, 0)} of the first, where a control exists, are wrong in the control "
         words += "already: the rendering is to blame for them, not the change."
-    if flips and superclass_of(findings.facts) is not None:
+    if flips and "superclass" in findings.groups.columns:
         words += f" {percent(near / flips, 0)} of the wrong answers are in the superclass of the true class."
     return words
 
@@ -141,10 +136,8 @@ def _pairs(findings: Findings) -> Markup:
 def groups_section(findings: Findings) -> Section | None:
     """Return the drops by superclass (by class if the classes are not ImageNet's) and edit, averaged over models; None
     if no group has enough photographs."""
-    kind = "class" if superclass_of(findings.facts) is None else "superclass"
-    edits = [edit for edit in findings.edits if findings.kind(edit) == "edit"]
-    settings = IntervalSettings(**{name: findings.settings[name] for name in ("resamples", "level", "seed")})
-    table = drops_by_group(findings.answers, edits, findings.facts, settings, _LEAST)
+    table = findings.groups
+    kind = table.columns[0]
     if table.is_empty():
         return None
     names = table.group_by(kind).agg(pl.col("n").max()).sort("n", kind, descending=[True, False])
@@ -159,7 +152,7 @@ def groups_section(findings: Findings) -> Section | None:
         {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
     ]
     words = (
-        f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least {_LEAST} "
+        f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least {LEAST_OF_GROUP} "
         f"photographs; hatched where the 95 % interval contains 0."
     )
     body = joined([paragraphs(words), render("groups.html", kind=kind, edits=edits, rows=rows)])

@@ -7,7 +7,6 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from unswayed.analyses.drops.drop import differs
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.edits import edit_named_in
 from unswayed.evaluation.facts import AVERAGE
@@ -52,10 +51,9 @@ def drops_section(findings: Findings) -> Section:
 def _groups(findings: Findings) -> list[list[str]]:
     """Return the average, the edits of each attribute and the controls; the attribute with the worst edit first."""
     groups: dict[str, list[str]] = {}
-    for edit in findings.edits:
-        named = edit_named_in(edit)
+    for edit, named in zip(findings.edits, list(map(edit_named_in, findings.edits)), strict=True):
         attribute = edit if named is None else named.name
-        groups.setdefault("control" if findings.kind(edit) == "control" else attribute, []).append(edit)
+        groups.setdefault("control" if findings.kinds[edit] == "control" else attribute, []).append(edit)
     return [*([[AVERAGE]] if findings.averages else []), *groups.values()]
 
 
@@ -74,7 +72,7 @@ def _notes(findings: Findings) -> Markup:
         else None,
         "The drop on valid pictures leaves out those whose measured validity is below 0.5 "
         "(the column `validity` of the manifest)."
-        if differs(drops)
+        if findings.has_valid
         else None,
         "Human accuracy is how often people could tell the object (unswayed review): the ceiling for a model."
         if "human_accuracy" in drops.columns
@@ -119,7 +117,7 @@ def _table(findings: Findings) -> Markup:
     ]
     if "published" in drops.columns and drops["published"].is_not_null().any():
         columns.append(Column("published", lambda row: Cell(row["published"], note=row["published_model"]), 1, True))
-    if differs(drops):
+    if findings.has_valid:
         columns.append(Column("drop on valid pictures, points", _valid_drop, 1, True))
     if "human_accuracy" in drops.columns:
         columns.append(Column("human accuracy, %", 100 * pl.col("human_accuracy"), 1))
@@ -235,7 +233,7 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     rows = [
         tag(
             "tr",
-            tag("th", edit, tag("small", findings.facts.describe(edit)), scope="row"),
+            tag("th", edit, tag("small", findings.meanings[edit]), scope="row"),
             *(tag("td", _thumbnail(album, there[scene][edit], scene, edit)) for scene in scenes),
         )
         for edit in ["original", *findings.edits]

@@ -174,7 +174,7 @@ def first_screen(findings: Findings) -> Markup:
         ranking=ranking(findings),
         rows=rows,
         edits=[
-            {"name": edit, "meaning": findings.facts.describe(edit), "control": _apart(findings, edit)}
+            {"name": edit, "meaning": findings.meanings.get(edit, ""), "control": findings.kinds.get(edit) == "control"}
             for edit in [AVERAGE, *findings.edits]
         ],
         caption=f"Points of accuracy lost ({measure_words(findings)}), worst edit first, controls last. Press a cell, "
@@ -187,10 +187,6 @@ def color(findings: Findings, model: str) -> str:
     """Return a model's color as a variable of the style sheet."""
     place = findings.series.get(model)
     return "var(--quiet)" if place is None else f"var(--series-{place})"
-
-
-def _apart(findings: Findings, edit: str) -> bool:
-    return edit != AVERAGE and findings.kind(edit) == "control"
 
 
 def _cards(findings: Findings, models: list[str]) -> list[dict[str, Any]]:
@@ -225,7 +221,7 @@ def _cards(findings: Findings, models: list[str]) -> list[dict[str, Any]]:
 
 def _explanation(findings: Findings, raw: bool) -> str:
     """Return what the numbers and the bars of the cards mean."""
-    controls = findings.facts.sorted(findings.drops.filter(kind="control")["edit"].unique().to_list())
+    controls = [edit for edit in findings.edits if findings.kinds[edit] == "control"]
     bar = "Bar: 95 % interval; vertical line: 0"
     if raw:
         return f"Points lost: accuracy on the originals minus accuracy on the edited pictures. {bar}."
@@ -257,7 +253,7 @@ def _worst(findings: Findings) -> dict[str, str] | None:
     sure = int((rows["effect_p"] < SURE).sum())
     return {
         "edit": edit,
-        "meaning": findings.facts.describe(edit),
+        "meaning": findings.meanings[edit],
         "losses": f"points lost: {values} (n = {n:,})",
         "sure": f"Beyond chance for {sure} of {rows.height} models. In all, {beyond_chance(findings)}"
         if rows.height > 1
