@@ -15,7 +15,6 @@ from .analyses.settings import PlanSettings as PlanSettings
 from .analyses.tables import analyze as analyze
 from .api import edit as edit
 from .api import remove_object as remove_object
-from .api import report as report
 from .benchmark.building import build as build
 from .benchmark.exporting import export as export
 from .benchmark.folder import Benchmark as Benchmark
@@ -52,6 +51,7 @@ from .sources import list_sources as list_sources
 from .sources import open_source as open_source
 from .views.demo import DemoSettings as DemoSettings
 from .views.demo import demo as demo
+from .views.demo import report as report
 from .views.report.settings import ReportSettings as ReportSettings
 from .views.studies import distribution as distribution
 from .views.studies import sensitivity as sensitivity

@@ -1,16 +1,14 @@
-"""Functions of `import unswayed` that combine several rooms: `edit`, `remove_object` and `report`."""
+"""Functions of `import unswayed` that combine several rooms: `edit` and `remove_object`."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
-from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName, takes
+from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import UnswayedWarning, UserError
@@ -22,8 +20,6 @@ from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene
 from unswayed.scene import frame as framed
 from unswayed.sources.pictures import PictureLike
-from unswayed.views.report.page import Written, write_report
-from unswayed.views.report.settings import ReportSettings
 
 
 def edit(
@@ -105,25 +101,3 @@ def _told(scene: Scene) -> Scene:
         if note.startswith(WARNING):
             warnings.warn(f"{scene.id}: {note.removeprefix(WARNING)}", UnswayedWarning, stacklevel=3)
     return scene
-
-
-@takes(ReportSettings)
-def report(
-    predictions: str | Path,
-    output: str | Path,
-    settings: ReportSettings,
-    *,
-    progress: Callable[[int, int, str], None] | None = None,
-) -> Written:
-    """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
-
-    The result has the report's `path`, the `verdict` in sentences and the table of `drops`. The fields of settings are
-    also keywords: `report("predictions", "report.html", heat_maps=0)`.
-    """
-
-    def explain(*arguments: Any) -> Any:
-        from unswayed.evaluation.heat import explain_pairs  # loads networks, so only where there are flips to explain
-
-        return partial(explain_pairs, trust=settings.trust)(*arguments)
-
-    return write_report(predictions, output, settings, explain=explain, progress=progress)

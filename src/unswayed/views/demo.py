@@ -1,5 +1,6 @@
-"""The whole pipeline without downloads: build a small benchmark, evaluate three classifiers, write the report.
+"""The report with heat maps, and the demo, the whole pipeline without downloads: build, evaluate, report.
 
+report("predictions", "report.html")
 demo("demo")
 """
 
@@ -7,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from unswayed.choices import DEVICE, Option, one_line, takes
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
+
+from .report.settings import ReportSettings
 
 if TYPE_CHECKING:
     import polars
 
     from unswayed.edits.recipes import Item
     from unswayed.sources import Source
+
+    from .report.page import Written
 
 MODELS = ("lite:0", "lite:1", "lite:2")
 GUIDE = "lite:2"
@@ -65,6 +71,29 @@ class DemoSettings:
     heat_maps: Annotated[int, Option("Number of flips that are shown with heat maps.")] = 36
 
 
+@takes(ReportSettings)
+def report(
+    predictions: str | Path,
+    output: str | Path,
+    settings: ReportSettings,
+    *,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Written:
+    """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
+
+    The result has the report's `path`, the `verdict` in sentences and the table of `drops`. The fields of settings are
+    also keywords: `report("predictions", "report.html", heat_maps=0)`.
+    """
+    from .report.page import write_report
+
+    def explain(*arguments: Any) -> Any:
+        from unswayed.evaluation.heat import explain_pairs  # loads networks, so only where there are flips to explain
+
+        return partial(explain_pairs, trust=settings.trust)(*arguments)
+
+    return write_report(predictions, output, settings, explain=explain, progress=progress)
+
+
 @takes(DemoSettings)
 def demo(output: str | Path, settings: DemoSettings, *, progress: Show | None = None) -> Demo:
     """Write OUTPUT/benchmark, OUTPUT/predictions, OUTPUT/sheet.png and OUTPUT/report.html; a stopped demo resumes.
@@ -79,7 +108,6 @@ def demo(output: str | Path, settings: DemoSettings, *, progress: Show | None = 
 
     from .report.page import write_report
     from .report.pictures import contact_sheet
-    from .report.settings import ReportSettings
 
     output = Path(output).expanduser()
     steps, heat_maps, device = settings.steps, settings.heat_maps, settings.device

@@ -26,7 +26,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class Table:
         if format not in FORMATS:
             raise unknown("format", format, FORMATS)
         if format == "csv":
-            return _csv(self.frame)
+            return csv_texts([self.frame])[0]
         if format == "json":
             records = [_plain(row) for row in self.frame.iter_rows(named=True)]
             return json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
@@ -359,12 +359,10 @@ def _text(value: object, column: Column) -> str:
     return safe(str(value))
 
 
-def _csv(frame: pl.DataFrame) -> str:
-    nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
-    flat = frame.with_columns(
-        pl.col(name).map_elements(lambda value: json.dumps(_plain(value)), return_dtype=pl.String) for name in nested
-    )
-    return csv_text(flat)
+def csv_texts(frames: Iterable[pl.DataFrame]) -> list[str]:
+    """Return the frames as CSV; lists and structures in them are JSON."""
+    text = pl.selectors.nested().map_elements(lambda value: json.dumps(_plain(value)), return_dtype=pl.String)
+    return list(map(csv_text, [frame.with_columns(text) for frame in frames]))
 
 
 def _plain(value: Any) -> Any:

@@ -8,8 +8,6 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from unswayed.analyses import ANALYSES, table_facts
-from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError
 from unswayed.evaluation.model_cards import sentences_in
 from unswayed.evaluation.predictions import polars_table
@@ -19,7 +17,6 @@ from unswayed.files.text_tables import read_csv
 from unswayed.views.tables import Column, Table
 from unswayed.views.text import interval, joined
 
-from .figures_factors import MOST_MODELS, factor_profile
 from .figures_sensitivity import MOST_CURVES, MOST_HISTOGRAMS, score_histograms, sensitivity_curve
 from .findings import Findings
 from .section import Section, figure_block, paragraphs
@@ -30,6 +27,8 @@ _MOST_ROWS = 400
 def factors_section(predictions: Path, findings: Findings) -> Section:
     """Return the ImageNet-X profile of predictions on ImageNet's validation images."""
     from unswayed.analyses.factors.study import Study, make_table
+
+    from .figures_factors import MOST_MODELS, factor_profile
 
     errors = findings.named(make_table(Study(predictions), "errors"))
     models = errors["model"].unique(maintain_order=True).to_list()[:MOST_MODELS]
@@ -46,18 +45,6 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
         ]
     )
     return Section("factors", "ImageNet-X profile", body, {"factor-profile": figure}, {"factors": errors})
-
-
-def outside_sections(findings: Findings) -> list[Section]:
-    """Return one section for each analysis of another installed package."""
-    sections = []
-    for name in (name for name in ANALYSES if not ANALYSES.is_own(name)):
-        facts = table_facts(name)
-        table = findings.named(analyze(findings.predictions, table=name, benchmark=findings.facts.root))
-        note = facts.notes or ANALYSES.part(name).help if table.height else f"{facts.empty}."
-        body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, table)])
-        sections.append(Section(name, facts.title, body, {}, {name: table}))
-    return sections
 
 
 def sensitivity_section(folder: Path, findings: Findings) -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -75,6 +75,7 @@ class Findings:
 
     def __post_init__(self) -> None:
         self.series = series(self.models)
+        self.changes = self.flips.counts.filter(~pl.col("is_control"))
         rows = {row["model"]: row for row in self.drops.filter(kind=AVERAGE).iter_rows(named=True)}
         self.averages = {model: rows[model] for model in self.models if model in rows}  # empty if no edit is averaged
 
@@ -199,13 +200,13 @@ def _rivals(
     p_holm: that of `compare`, which is corrected for its edits, corrected once more for the number of models, so that
     the two never contradict each other.
     """
-    from unswayed.analyses.drops.compare import Measure, compare
-
     order = list(series(models))
     averages = drops.filter(kind=AVERAGE)
     rows = []
     for model in order[1:] if averages.height else []:
-        measure: Measure = "drop" if averages["raw"].any() else "net"
+        from unswayed.analyses.drops.compare import compare  # one model needs none of it
+
+        measure: Literal["drop", "net"] = "drop" if averages["raw"].any() else "net"
         table = compare(answers, order[0], model, measure=measure, **settings).filter(edit=AVERAGE)
         names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
         for row in table.drop_nulls(names[0]).iter_rows(named=True):

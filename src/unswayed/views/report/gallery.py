@@ -30,18 +30,17 @@ def gallery_section(
         return Section("flips", "Right to wrong", paragraphs("No edit turned a correct prediction into a wrong one."))
     wanted = [f"{flip.source_id}/original/0" for flip in flips]
     wanted += [flip.control_id for flip in flips if flip.control_id is not None]
+    pictures = album.pictures([*wanted, *(flip.sample_id for flip in flips)])
     store = {
-        sample: (f"photograph-{number}", data_address(picture))
+        sample: (f"photograph-{number}", data_address(pictures[sample]))
         for number, sample in enumerate(dict.fromkeys(wanted))
-        if (picture := album.picture(sample)) is not None
+        if sample in pictures
     }
+    names = {sample: name for sample, (name, _) in store.items()}
     cards = []
     for flip in flips:
-        picture = album.picture(flip.sample_id)
-        after = None if picture is None else data_address(picture)
-        cards.append(
-            _card(findings, flip, {sample: name for sample, (name, _) in store.items()}, after, heat.get(flip))
-        )
+        after = data_address(pictures[flip.sample_id]) if flip.sample_id in pictures else None
+        cards.append(_card(findings, flip, names, after, heat.get(flip)))
     classes = sorted({findings.class_name(flip.label) for flip in flips})
     filters = filtered(
         "flips-list",
@@ -51,7 +50,7 @@ def gallery_section(
         chooser("near", "Mistake", sorted({_near(flip) for flip in flips} - {""}), "all"),
         chooser("class", "Class", classes, "all classes"),
     )
-    total, n, gained = (int(findings.flips.of_edits[name].sum()) for name in ("flips", "right", "gained"))
+    total, n, gained = (int(findings.changes[name].sum()) for name in ("flips", "right", "gained"))
     chosen = (
         "sampled evenly over models and edits"
         if draw == "even"
@@ -225,9 +224,12 @@ def heat_maps_of_flips(
         return {}, []
     pairs: dict[Flip, PicturePair] = {}
     for flip in flips:
-        before, after = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)
-        if before is not None and after is not None:
-            pairs[flip] = PicturePair(flip.model, flip.source_id, flip.edit, flip.label, before, after)
+        before, after = f"{flip.source_id}/original/0", flip.sample_id
+        pictures = album.pictures((before, after))
+        if len(pictures) == 2:
+            pairs[flip] = PicturePair(
+                flip.model, flip.source_id, flip.edit, flip.label, pictures[before], pictures[after]
+            )
     maps, notes = explain(list(pairs.values()), findings.facts.cards, progress)
     heat = {}
     for (flip, pair), both in zip(pairs.items(), maps, strict=True):

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
+from unswayed.analyses import ANALYSES, table_facts
 from unswayed.analyses.flips import Flip
 from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
@@ -25,12 +27,12 @@ from unswayed.files.whole import check_writable, write_bytes
 from unswayed.views.text import joined, plural, tag
 
 from .explorer import as_script, explorer_section, page_data, pictures_of
-from .extras import RESULT, distribution_section, factors_section, outside_sections, repair_section, sensitivity_section
+from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
 from .findings import Findings, find
 from .gallery import Explain, gallery_section, heat_maps_of_flips
 from .pictures import Album
 from .provenance import made_section
-from .section import Section, drawing, paragraphs, render, write_assets
+from .section import Section, csv_files, drawing, paragraphs, render, write_assets
 from .sections_answers import answers_section, groups_section
 from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
 from .settings import ReportSettings
@@ -69,7 +71,7 @@ def write_report(
     explain: makes the heat maps (`unswayed.evaluation.heat.explain_pairs`; None for no heat maps); command: the
     command that reproduces everything, if there is one; progress: (done, total, what).
     """
-    predictions, output = local_copy(predictions), local_copy(output)
+    predictions, output = map(local_copy, (predictions, output))
     check_writable(output)
     show = progress or (lambda done, total, what: None)
     total = 3 + settings.heat_maps
@@ -103,21 +105,29 @@ def write_report(
             accuracy_section(findings),
             curves_section(findings),
             *_extra_sections(predictions, settings, findings),
-            *outside_sections(findings),
+            *_outside_sections(findings),
             made_section(findings, _command(predictions, output, settings), command),
         ]
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
-        shown = [_verdict_section(findings, remarks), *(section for section in sections if section is not None)]
-        page = render_page(shown, settings.title, _subtitle(findings), data).encode()
-        files = write_assets(Path(settings.assets), shown) if settings.assets is not None else []
+        doubts, sentences = [f"Suspicious: {suspicion}." for suspicion in findings.suspicions], verdict(findings)
+        first = _verdict_section(findings, doubts, sentences, remarks)
+        shown = [first, *(section for section in sections if section is not None)]
+        tables = csv_files(shown)
+        page = render_page(shown, settings.title, _subtitle(findings), data, tables).encode()
+        files = write_assets(Path(settings.assets), shown, tables) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    sentences = [*(f"Suspicious: {suspicion}." for suspicion in findings.suspicions), *verdict(findings)]
-    return Written(output, len(page), sentences, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
+    said = [*doubts, *sentences]
+    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 
-def render_page(sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any]) -> str:
-    """Return the page with its sections, style, script and the data that it reads; nothing else may run or load."""
+def render_page(
+    sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any], tables: Mapping[str, bytes]
+) -> str:
+    """Return the page with its sections, style, script and the data that it reads; nothing else may run or load.
+
+    tables: those of the sections as CSV.
+    """
     script = _resource("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return render(
@@ -129,21 +139,22 @@ def render_page(sections: Sequence[Section], title: str, subtitle: str, data: di
         style=Markup(_resource("page.css")),
         script=Markup(script),
         sections=sections,
+        files={name: base64.b64encode(content).decode() for name, content in tables.items()},
         models=data["models"],
         edits=data["edits"],
         data=as_script(data),
     )
 
 
-def _verdict_section(findings: Findings, remarks: Sequence[str]) -> Section:
+def _verdict_section(
+    findings: Findings, doubts: Sequence[str], sentences: Sequence[str], remarks: Sequence[str]
+) -> Section:
     small = (
         "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
     )
-    words = paragraphs(*verdict(findings), *(f"Note: {remark}." for remark in remarks))
-    doubts = joined(
-        tag("p", tag("strong", f"Suspicious: {suspicion}."), class_="doubt") for suspicion in findings.suspicions
-    )
-    content = [doubts, first_screen(findings), words, tag("p", small, class_="quiet")]
+    words = paragraphs(*sentences, *(f"Note: {remark}." for remark in remarks))
+    warnings = [tag("p", tag("strong", doubt), class_="doubt") for doubt in doubts]
+    content = [*warnings, first_screen(findings), words, tag("p", small, class_="quiet")]
     return Section("verdict", "Verdict", joined(content))
 
 
@@ -169,6 +180,20 @@ def _extra_sections(predictions: Path, settings: ReportSettings, findings: Findi
             sections.append(make(Path(folder), findings))
         elif beside.is_dir() and beside != predictions.resolve():
             sections.append(make(beside, findings))
+    return sections
+
+
+def _outside_sections(findings: Findings) -> list[Section]:
+    """Return one section for each analysis of another installed package."""
+    sections = []
+    for name in list(filterfalse(ANALYSES.is_own, ANALYSES)):
+        from unswayed.analyses.tables import analyze
+
+        facts = table_facts(name)
+        table = findings.named(analyze(findings.predictions, table=name, benchmark=findings.facts.root))
+        note = facts.notes or ANALYSES.part(name).help if table.height else f"{facts.empty}."
+        body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, table)])
+        sections.append(Section(name, facts.title, body, {}, {name: table}))
     return sections
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -45,22 +45,28 @@ class Album:
     manifest: pl.DataFrame | None
     gone: dict[str, str] = field(default_factory=dict)
 
+    def pictures(self, sample_ids: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return (H, W, 3) uint8 by sample id, without those that are missing, unreadable, changed or outside the
+        benchmark's folder."""
+        files: dict[str, Path] = {}
+        for sample_id in sample_ids if self.root is not None else ():
+            path = PurePosixPath(self.paths.get(sample_id, ".."))
+            if self.root is not None and not path.is_absolute() and ".." not in path.parts:
+                files[sample_id] = self.root / path
+        hashes, pictures = self.hashes, {}
+        for sample_id, file in files.items():
+            try:
+                pictures[sample_id] = read_picture(file)
+            except (BadPicture, OSError):
+                self.gone[sample_id] = "missing"
+        for sample_id in [sample_id for sample_id in pictures if sample_id in hashes]:
+            if hashes[sample_id] != sha256(files[sample_id]):
+                del pictures[sample_id]
+                self.gone[sample_id] = CHANGED
+        return pictures
+
     def picture(self, sample_id: str) -> np.ndarray | None:
-        """Return (H, W, 3) uint8, or None if it is missing, unreadable, changed or outside the benchmark's folder."""
-        path = self.paths.get(sample_id)
-        if self.root is None or path is None:
-            return None
-        parts = PurePosixPath(path)
-        if parts.is_absolute() or ".." in parts.parts:
-            return None
-        try:
-            picture = read_picture(self.root / path)
-            if self.hashes.get(sample_id) in (None, sha256(self.root / path)):
-                return picture
-            self.gone[sample_id] = CHANGED
-        except (BadPicture, OSError):
-            self.gone[sample_id] = "missing"
-        return None
+        return self.pictures([sample_id]).get(sample_id)
 
     def remarks(self) -> list[str]:
         """Return a line about the pictures asked for that have changed, and one about those that cannot be read."""
@@ -114,7 +120,8 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
     names = edits or [edit for edit in manifest["edit"].unique(maintain_order=True).to_list() if edit != "source"]
     rows = []
     for scene in album.scenes(scenes):
-        pictures = [album.picture(f"{scene}/{edit}/0") for edit in names]
+        there = album.pictures(f"{scene}/{edit}/0" for edit in names)
+        pictures = [there.get(f"{scene}/{edit}/0") for edit in names]
         blank = np.full_like(next(picture for picture in pictures if picture is not None), 255)
         made = [(blank if picture is None else picture) for picture in pictures]
         texts = [edit if picture is not None else f"{edit}: –" for edit, picture in zip(names, pictures, strict=True)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from unswayed.files.whole import write_bytes
-from unswayed.views.tables import Cell, Column, format_table
+from unswayed.views.tables import Cell, Column, csv_texts
 from unswayed.views.text import interval, joined, number, tag
 
 from .figures import COLORS, GRID, QUIET, SUFFIXES, figure_bytes
@@ -114,11 +113,6 @@ class Section:
     figures: dict[str, Figure] = field(default_factory=dict)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
 
-    def files(self) -> dict[str, str]:
-        """Return the tables as CSV files: names and `data:` URLs."""
-        texts = {f"{name}.csv": format_table(table, "csv") for name, table in self.tables.items() if table.height}
-        return {name: f"data:text/csv;base64,{b64encode(text.encode()).decode()}" for name, text in texts.items()}
-
 
 def paragraphs(*texts: str | None) -> Markup:
     """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`."""
@@ -135,22 +129,23 @@ def figure_block(figure: Figure, name: str, description: str, caption: str, narr
     return tag("figure", region, tag("figcaption", caption), class_="figure")
 
 
-def write_assets(folder: Path, sections: Sequence[Section]) -> list[Path]:
+def csv_files(sections: Sequence[Section]) -> dict[str, bytes]:
+    """Return the tables of all sections as CSV files, by name."""
+    tables = {name: table for section in sections for name, table in section.tables.items()}
+    return {name: text.encode() for name, text in zip(tables, csv_texts(tables.values()), strict=True)}
+
+
+def write_assets(folder: Path, sections: Sequence[Section], tables: Mapping[str, bytes]) -> list[Path]:
     """Write FOLDER/<figure>.png, .svg, .pdf and FOLDER/<table>.csv; return the paths."""
-    written = []
+    files: dict[str, bytes] = {}
     for section in sections:
         for name, figure in section.figures.items():
-            for suffix in SUFFIXES:
-                written.append(folder / f"{_safe(name)}{suffix}")
-                write_bytes(written[-1], figure_bytes(figure, suffix[1:]))
-        for name, table in section.tables.items():
-            written.append(folder / f"{_safe(name)}.csv")
-            write_bytes(written[-1], format_table(table, "csv").encode())
-    return written
-
-
-def _safe(name: str) -> str:
-    return re.sub(r"[^\w.+-]+", "-", name)
+            files |= {f"{name}{suffix}": figure_bytes(figure, suffix[1:]) for suffix in SUFFIXES}
+        files |= {f"{name}.csv": tables[name] for name in section.tables}
+    written = {folder / re.sub(r"[^\w.+-]+", "-", name): content for name, content in files.items()}
+    for path, content in written.items():
+        write_bytes(path, content)
+    return list(written)
 
 
 def filtered(name: str, noun: str, *choosers: Markup) -> Markup:

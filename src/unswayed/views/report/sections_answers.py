@@ -72,7 +72,7 @@ def answers_section(findings: Findings) -> Section | None:
 
 
 def _blame_words(findings: Findings) -> str:
-    counts = findings.flips.of_edits
+    counts = findings.changes
     flips, controlled, wrong, near, gained = (
         int(counts[name].sum()) for name in ("flips", "controlled", "control_wrong", "near", "gained")
     )
@@ -152,8 +152,8 @@ def groups_section(findings: Findings) -> Section | None:
         {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
     ]
     words = (
-        f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least {LEAST_OF_GROUP} "
-        f"photographs; hatched where the 95 % interval contains 0."
+        f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least "
+        f"{LEAST_OF_GROUP} photographs; hatched where the 95 % interval contains 0."
     )
     body = joined([paragraphs(words), render("groups.html", kind=kind, edits=edits, rows=rows)])
     return Section("groups", f"Drop by {kind}", body, tables={"groups": table})

@@ -225,18 +225,17 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     scenes = album.scenes(_SCENES)
     if not scenes:
         return None
-    there = {
-        scene: {edit: album.picture(f"{scene}/{edit}/0") for edit in ["original", *findings.edits]} for scene in scenes
-    }
-    if all(picture is None for pictures in there.values() for picture in pictures.values()):
+    edits = ["original", *findings.edits]
+    pictures = album.pictures([f"{scene}/{edit}/0" for scene in scenes for edit in edits])
+    if not pictures:
         return Section("edits", "What the edits do", paragraphs(missing_words(album)))
     rows = [
         tag(
             "tr",
             tag("th", edit, tag("small", findings.meanings[edit]), scope="row"),
-            *(tag("td", _thumbnail(album, there[scene][edit], scene, edit)) for scene in scenes),
+            *(tag("td", _thumbnail(album, pictures.get(f"{scene}/{edit}/0"), scene, edit)) for scene in scenes),
         )
-        for edit in ["original", *findings.edits]
+        for edit in edits
     ]
     caption = "What the edits do: the first scenes of the benchmark, the worst edit first."
     table = tag("table", tag("caption", tag("span", caption)), tag("tbody", *rows), class_="sheet")
