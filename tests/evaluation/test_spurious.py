@@ -15,7 +15,7 @@ from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
 from unswayed.sources.source import Entry, Source
-from unswayed.views.report.figures import figure_bytes
+from unswayed.views.report.section import figure_bytes
 from unswayed.views.studies import channel_sheet, spurious_page, spurious_sheet, write_study_pictures
 
 LABELS = own(["by something red", "by something green"])

@@ -37,7 +37,6 @@ from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import read_json, write_bytes
 from unswayed.jobs.monitor import View
 
-from .report.figures import figure_bytes
 from .report.figures_sensitivity import (
     alignment_bars,
     alignment_map,
@@ -47,7 +46,7 @@ from .report.figures_sensitivity import (
     sensitivity_curve,
 )
 from .report.pictures import outlined, overlay, picture_sheet
-from .report.section import render
+from .report.section import figure_bytes, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,6 @@ from unswayed.analyses.factors.model_types import by_strength, compare_model_typ
 from unswayed.analyses.factors.study import Study, make_table
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS
-from unswayed.views.report.figures import figure_bytes
 from unswayed.views.report.figures_factors import (
     accuracy_scatter,
     active_factor_bars,
@@ -27,6 +26,7 @@ from unswayed.views.report.figures_factors import (
     spill_over_map,
     strength_curves,
 )
+from unswayed.views.report.section import figure_bytes
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,9 @@ from report_world import make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
 from unswayed.files.whole import sha256
 from unswayed.views.report.extras import sensitivity_section
-from unswayed.views.report.figures import COLORS
 from unswayed.views.report.findings import find
 from unswayed.views.report.page import write_report
-from unswayed.views.report.section import drawing
+from unswayed.views.report.section import COLORS, drawing
 from unswayed.views.report.verdict import first_screen, ranking, verdict
 
 

@@ -3,9 +3,9 @@ import polars as pl
 import pytest
 
 from unswayed.errors import UserError
-from unswayed.views.report.figures import figure_bytes
 from unswayed.views.report.figures_sensitivity import attribute_map, irfs_densities, noise_scatter, sensitivity_curve
 from unswayed.views.report.pictures import outlined, overlay
+from unswayed.views.report.section import figure_bytes
 from unswayed.views.studies import choose_table, for_people
 
 

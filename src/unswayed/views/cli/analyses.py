@@ -62,8 +62,8 @@ def analyze(
     - `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
     from unswayed.views.report import drop_tables
-    from unswayed.views.report.figures import SUFFIXES, figure_bytes
     from unswayed.views.report.figures_drops import against_figure
+    from unswayed.views.report.section import SUFFIXES, figure_bytes
     from unswayed.views.tables import format_of, format_table
 
     if valid_only and human_valid_only:

@@ -12,7 +12,7 @@ from unswayed.edits import edit_named_in
 from unswayed.edits.edit import allowed, parameters
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 
-from .figures import COLORS, GRID, MARKERS, QUIET, new_figure, short
+from .section import COLORS, GRID, MARKERS, QUIET, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.whole import write_bytes
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
-from .figures import COLORS, GRID, MARKERS, MOST, QUIET, SUFFIXES, cells_of, figure_bytes, heat_map, new_figure, places
+from .section import COLORS, GRID, MARKERS, MOST, QUIET, SUFFIXES, cells_of, figure_bytes, heat_map, new_figure, places
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

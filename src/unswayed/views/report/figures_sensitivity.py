@@ -11,7 +11,7 @@ import polars as pl
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.measures import MEASURES
 
-from .figures import COLORS, GRID, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, places, short
+from .section import COLORS, GRID, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, places, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

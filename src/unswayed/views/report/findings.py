@@ -28,7 +28,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, read_facts
 from unswayed.evaluation.model_cards import remarks, suspicions
 from unswayed.evaluation.predictions import in_memory
 
-from .figures import series
+from .section import series
 
 SURE = 0.05
 LEAST_OF_GROUP = 5  # photographs; the drop of a smaller superclass would be that of single photographs

@@ -26,15 +26,13 @@ from unswayed.files.storage import local_copy
 from unswayed.files.whole import check_writable, write_bytes
 from unswayed.views.text import joined, plural, tag
 
-from .explorer import as_script, explorer_section, page_data, pictures_of
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
 from .findings import Findings, find
-from .gallery import Explain, gallery_section, heat_maps_of_flips
+from .gallery import Explain, as_script, explorer_section, gallery_section, heat_maps_of_flips, page_data, pictures_of
 from .pictures import Album
 from .provenance import made_section
 from .section import Section, csv_files, drawing, paragraphs, render, write_assets
-from .sections_answers import answers_section, groups_section
-from .sections_drops import accuracy_section, curves_section, drops_section, edits_section
+from .sections import accuracy_section, answers_section, curves_section, drops_section, edits_section, groups_section
 from .settings import ReportSettings
 from .verdict import first_screen, verdict
 

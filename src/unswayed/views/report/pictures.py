@@ -18,8 +18,7 @@ from unswayed.files.whole import sha256
 from unswayed.sources.pictures import read_picture
 from unswayed.views.text import plural
 
-from .figures import figure_bytes, new_figure
-from .section import drawing
+from .section import drawing, figure_bytes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

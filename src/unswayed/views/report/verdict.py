@@ -165,7 +165,8 @@ def first_screen(findings: Findings) -> Markup:
     left = len(findings.averages) - len(shown)
     raw = any(row["raw"] for row in findings.averages.values())
     return render(
-        "first_screen.html",
+        "sections.html",
+        "first_screen",
         cards=_cards(findings, shown),
         more=f"and {left} more models" if left else None,
         measure="raw" if raw else "net of control",

@@ -1,4 +1,4 @@
-"""The sections about dropped accuracy: figure and table by edit, accuracy against drop, curves, what the edits do."""
+"""The sections about drops by edit, curves, what the edits do, how answers change, and drops by superclass."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.edits import edit_named_in
 from unswayed.evaluation.facts import AVERAGE
 from unswayed.views.tables import Cell, Column, Row, Table
-from unswayed.views.text import interval, joined, plural, points, tag
+from unswayed.views.text import interval, joined, percent, plural, points, tag
 
-from .figures import MOST
 from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure
-from .findings import Findings
+from .findings import LEAST_OF_GROUP, Findings
 from .pictures import THUMBNAIL, Album, data_address
-from .section import Section, figure_block, filtered, interval_column, paragraphs
+from .section import MOST, Section, figure_block, filtered, interval_column, matrix_cell, paragraphs, render
 
 _SCENES = 6
 
@@ -58,7 +57,8 @@ def _groups(findings: Findings) -> list[list[str]]:
 
 
 def _notes(findings: Findings) -> Markup:
-    drops = findings.drops
+    drops, framing = findings.drops, findings.framing.head(MOST).iter_rows(named=True)
+    costs = [f"{row['model']} {points(row['drop'])} ({interval(row['low'], row['high'])})" for row in framing]
     return paragraphs(
         "A drop is the accuracy on the originals minus that on the edited pictures of the same photographs, in points: "
         "5 points are 5 more wrong predictions per hundred pictures. The net drop is measured against the edit's "
@@ -77,19 +77,9 @@ def _notes(findings: Findings) -> Markup:
         "Human accuracy is how often people could tell the object (unswayed review): the ceiling for a model."
         if "human_accuracy" in drops.columns
         else None,
-        _framing_words(findings),
+        f"Framing the source files as squares (source to original) costs {', '.join(costs)} points." if costs else None,
         _crop_words(findings),
     )
-
-
-def _framing_words(findings: Findings) -> str | None:
-    if findings.framing.is_empty():
-        return None
-    parts = [
-        f"{row['model']} {points(row['drop'])} ({interval(row['low'], row['high'])})"
-        for row in findings.framing.head(MOST).iter_rows(named=True)
-    ]
-    return f"Framing the source files as squares (source to original) costs {', '.join(parts)} points."
 
 
 def _table(findings: Findings) -> Markup:
@@ -103,9 +93,18 @@ def _table(findings: Findings) -> Markup:
     effects = [pl.when(has_effect).then(name).alias(name) for name in ("effect", "effect_low", "effect_high")]
     probabilities = [findings.flips.probabilities.get(key) for key in shown.select("model", "edit").iter_rows()]
     shown = shown.with_columns(*effects, true_probability=pl.Series(probabilities, dtype=pl.Float64))
+
+    def edit(row: Row) -> Cell:
+        averaged = f"of {row['edits']} edits" if row["kind"] == AVERAGE else None
+        note = "control" if row["kind"] == "control" else averaged
+        return Cell(row["edit"], note="white-box" if row["white_box"] else note)
+
+    def valid_drop(row: Row) -> Cell:
+        return Cell(row["valid_drop"], note=None if row["valid_n"] is None else f"n = {row['valid_n']:,}")
+
     columns = [
         Column("model", lambda row: Cell(row["model"], title=findings.spec(row["model"]))),
-        Column("edit", lambda row: Cell(row["edit"], note="white-box" if row["white_box"] else _kind(row))),
+        Column("edit", edit),
         Column("n"),
         Column("net drop, points", lambda row: Cell(row["effect"], note="raw" if row["raw"] else None), 1, True),
         interval_column("95 % interval", "effect_low", "effect_high"),
@@ -118,21 +117,11 @@ def _table(findings: Findings) -> Markup:
     if "published" in drops.columns and drops["published"].is_not_null().any():
         columns.append(Column("published", lambda row: Cell(row["published"], note=row["published_model"]), 1, True))
     if findings.has_valid:
-        columns.append(Column("drop on valid pictures, points", _valid_drop, 1, True))
+        columns.append(Column("drop on valid pictures, points", valid_drop, 1, True))
     if "human_accuracy" in drops.columns:
         columns.append(Column("human accuracy, %", 100 * pl.col("human_accuracy"), 1))
     caption = f"Drop and accuracy of {plural(len(findings.models), 'model')}; press a heading to sort."
     return Table(shown, columns, caption).html("drops-table", data=("model", "edit"))
-
-
-def _valid_drop(row: Row) -> Cell:
-    return Cell(row["valid_drop"], note=None if row["valid_n"] is None else f"n = {row['valid_n']:,}")
-
-
-def _kind(row: Row) -> str | None:
-    if row["kind"] == "control":
-        return "control"
-    return f"of {row['edits']} edits" if row["kind"] == AVERAGE else None
 
 
 def _crop_words(findings: Findings) -> str | None:
@@ -196,7 +185,7 @@ def curves_section(findings: Findings) -> Section | None:
         blocks.append(figure_block(figure, f"curve-{number}", caption, caption, narrow))
         figures[f"curve-{attribute}"] = figure
     attribute_column = Column("attribute", lambda row: f"{row['attribute']} {row['side']}".strip())
-    between = Column("95 % interval", lambda row: _between(row["low"], row["high"]), number=True)
+    between = Column("95 % interval", _between, number=True)
     if findings.fits.height:
         caption = (
             "The level at which accuracy is midway between floor and ceiling of its fitted curve; a dash: it is "
@@ -214,10 +203,9 @@ def curves_section(findings: Findings) -> Section | None:
     return Section("curves", "Curves", joined(blocks), figures, tables)
 
 
-def _between(low: float | None, high: float | None) -> str:
-    if low is None and high is None:
-        return "–"
-    return f"{'below' if low is None else f'{low:.3g}'} to {'above' if high is None else f'{high:.3g}'}"
+def _between(row: Row) -> str:
+    low, high = (None if row[end] is None else f"{row[end]:.3g}" for end in ("low", "high"))
+    return "–" if low is None and high is None else f"{low or 'below'} to {high or 'above'}"
 
 
 def edits_section(findings: Findings, album: Album) -> Section | None:
@@ -255,3 +243,142 @@ def _thumbnail(album: Album, picture: Any, scene: str, edit: str) -> object:
         return tag("small", album.gone.get(f"{scene}/{edit}/0", "not possible"))
     address = data_address(picture, THUMBNAIL)
     return tag("img", src=address, alt=f"{scene}, {edit}", width=THUMBNAIL, height=THUMBNAIL)
+
+
+_PAIRS = 15
+
+
+# What an edit can do to an answer, by the names of the style sheet and the script.
+KINDS = {
+    "kept": "stays right",
+    "lost": "right → wrong",
+    "blamed": "right → wrong, wrong in the control already",
+    "gained": "wrong → right",
+    "wrong": "stays wrong",
+}
+
+
+def answers_section(findings: Findings) -> Section | None:
+    """Return how the answers change under each edit, the frequent mistakes, and calibration; None without edits."""
+    counts = findings.flips.counts
+    if counts.is_empty():
+        return None
+    place = {name: number for number, name in enumerate(findings.models)}
+    order = {edit: number for number, edit in enumerate(findings.edits)}
+    counts = counts.sort(
+        pl.col("model").replace_strict(place), pl.col("edit").replace_strict(order, default=len(order))
+    )
+    right = findings.drops.select("model", "edit", "accuracy")
+    calibrated = (
+        counts.join(right, on=["model", "edit"], maintain_order="left")
+        .drop_nulls(["accuracy", "confidence"])
+        .with_columns(gap=100 * (pl.col("confidence") - pl.col("accuracy")))
+    )
+    model = Column("model", lambda row: Cell(row["model"], title=findings.spec(row["model"])))
+    changes = [model, Column("edit"), Column("n"), *_CHANGES]
+    gaps = [
+        model,
+        Column("edit"),
+        Column("accuracy, %", 100 * pl.col("accuracy"), 1),
+        Column("confidence, %", 100 * pl.col("confidence"), 1),
+        Column("gap, points", "gap", "+.1f"),
+        Column("calibration error, %", 100 * pl.col("calibration_error"), 1),
+    ]
+    shares = counts.with_columns(**{f"{kind}_share": count / _ALL for kind, count in _SHARES.items()})
+    names = pl.col("label", "predicted").map_elements(findings.class_name, return_dtype=pl.String)
+    mistakes = findings.flips.answers.with_columns(names).rename({"label": "class", "predicted": "answer"})
+    frequent = (
+        f"The {min(_PAIRS, mistakes.height)} most frequent of {mistakes.height:,} pairs, over all models and edits."
+    )
+    body = [
+        paragraphs(_blame_words(findings)),
+        tag(
+            "p", *(joined([tag("span", class_=f"key {kind}"), words]) for kind, words in KINDS.items()), class_="legend"
+        ),
+        filtered("answers-table", "rows"),
+        Table(shares, changes, "How the answers change.").html("answers-table", data=("model", "edit")),
+        tag("h3", "Most frequent mistakes"),
+        Table(mistakes.head(_PAIRS), _MISTAKES, frequent).html("mistakes-table"),
+        tag("h3", "Calibration under each edit"),
+        paragraphs(
+            "The gap is the mean confidence minus the accuracy: positive if the model is too sure. The calibration "
+            "error is the mean distance of both over 15 bins of confidence."
+        ),
+        filtered("calibration-table", "rows"),
+        Table(calibrated, gaps, "Confidence and accuracy, in %.").html("calibration-table", data=("model", "edit")),
+    ]
+    tables = {"answers": counts, "mistakes": mistakes}
+    return Section("answers", "How the answers change", joined(body), tables=tables)
+
+
+def _blame_words(findings: Findings) -> str:
+    counts = findings.changes
+    flips, controlled, wrong, near, gained = (
+        int(counts[name].sum()) for name in ("flips", "controlled", "control_wrong", "near", "gained")
+    )
+    words = f"{plural(flips, 'prediction')} turn from right to wrong and {gained:,} from wrong to right."
+    if controlled:
+        words += f" {percent(wrong / controlled, 0)} of the first, where a control exists, are wrong in the control "
+        words += "already: the rendering is to blame for them, not the change."
+    if flips and "superclass" in findings.groups.columns:
+        words += f" {percent(near / flips, 0)} of the wrong answers are in the superclass of the true class."
+    return words
+
+
+def _bar(row: Row) -> Markup:
+    parts = (tag("span", class_=kind, style=f"width: {100 * row[f'{kind}_share']:.1f}%") for kind in KINDS)
+    return tag("span", *parts, class_="stack", aria_hidden="true")
+
+
+_ALL = pl.max_horizontal("n", 1)
+_SHARES = {
+    "kept": pl.col("right") - pl.col("flips"),
+    "lost": pl.col("flips") - pl.col("control_wrong"),
+    "blamed": pl.col("control_wrong"),
+    "gained": pl.col("gained"),
+    "wrong": pl.col("n") - pl.col("right") - pl.col("gained"),
+}
+_CHANGES = [
+    Column("answers", _bar),
+    Column("stay right, %", 100 * pl.col("kept_share"), 1),
+    Column("right → wrong, %", 100 * pl.col("flips") / _ALL, 1),
+    Column(
+        "of these wrong in the control already, %",
+        100 * pl.when(pl.col("controlled") > 0).then(pl.col("control_wrong") / pl.col("controlled")),
+        1,
+    ),
+    Column("wrong → right, %", 100 * pl.col("gained_share"), 1),
+    Column("stay wrong, %", 100 * pl.col("wrong_share"), 1),
+]
+_MISTAKES = [
+    Column("true class", "class"),
+    Column("answer under the edit", "answer"),
+    Column("flips"),
+    Column("of these wrong in the control already", "control_wrong"),
+]
+
+
+def groups_section(findings: Findings) -> Section | None:
+    """Return the drops by superclass (by class if the classes are not ImageNet's) and edit, averaged over models; None
+    if no group has enough photographs."""
+    table = findings.groups
+    kind = table.columns[0]
+    if table.is_empty():
+        return None
+    names = table.group_by(kind).agg(pl.col("n").max()).sort("n", kind, descending=[True, False])
+    edits = [edit for edit in findings.edits if edit in set(table["edit"])]
+    largest = max(1.0, *table["drop"].abs())
+    cells = {}
+    for row in table.iter_rows(named=True):
+        label = f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}"
+        ends = (row["low"], row["high"])
+        cells[row[kind], row["edit"]] = matrix_cell(row["edit"], row["drop"], ends, largest, label)
+    rows = [
+        {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
+    ]
+    words = (
+        f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least "
+        f"{LEAST_OF_GROUP} photographs; hatched where the 95 % interval contains 0."
+    )
+    body = joined([paragraphs(words), render("sections.html", "groups", kind=kind, edits=edits, rows=rows)])
+    return Section("groups", f"Drop by {kind}", body, tables={"groups": table})
