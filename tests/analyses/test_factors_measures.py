@@ -29,7 +29,7 @@ from unswayed.analyses.factors.model_types import (
 from unswayed.analyses.factors.prevalence import correlation_over_models, drop_and_error_ratio
 from unswayed.analyses.factors.study import Study, make_table
 from unswayed.analyses.settings import two_models
-from unswayed.analyses.statistics.agreement import expected_calibration_error
+from unswayed.analyses.statistics.paired import expected_calibration_error
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS, Annotations, load_annotations
 

@@ -15,7 +15,7 @@ from unswayed.evaluation.predictions import Predictions, columns_of, each_model
 
 from . import Row
 from .drops.groups import superclass_of
-from .statistics.agreement import expected_calibration_error
+from .statistics.paired import expected_calibration_error
 
 _NEEDED = ("model", "source_id", "edit", "run", "label", "correct", "predicted", "probability")
 _WANTED = ("true_probability", "object_survives")

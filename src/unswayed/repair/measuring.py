@@ -13,8 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from unswayed.analyses.drops.outcomes import with_average
-from unswayed.analyses.statistics.agreement import bin_gaps
-from unswayed.analyses.statistics.paired import IntervalSettings, estimates, percentiles
+from unswayed.analyses.statistics.paired import IntervalSettings, bin_gaps, estimates, percentiles
 from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.evaluation import run_evaluation

@@ -10,8 +10,7 @@ from scipy.special import expit
 from unswayed.errors import UserError, unknown
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
-from ..statistics.agreement import expected_calibration_error
-from ..statistics.paired import percentiles
+from ..statistics.paired import expected_calibration_error, percentiles
 from .answers import Answers
 
 RIGHT = ("class", "metaclass", "real", "real-standard")

@@ -1,4 +1,4 @@
-"""Agreement: of raters beyond chance, and of a classifier's confidence with its accuracy."""
+"""The agreement of raters beyond chance."""
 
 from __future__ import annotations
 
@@ -64,28 +64,3 @@ def _cohen(table: Sequence[Sequence[str]]) -> float:
 def _counts(table: Sequence[Sequence[str]]) -> np.ndarray:
     kinds = sorted({answer for row in table for answer in row})
     return np.array([[row.count(kind) for kind in kinds] for row in table], dtype=float).reshape(len(table), len(kinds))
-
-
-BINS = 15
-
-
-def expected_calibration_error(correct: np.ndarray, probability: np.ndarray, bins: int = BINS) -> float:
-    """Σ share of the bin x |accuracy in it - mean confidence in it| over equal bins, in [0, 1]; NaN without images.
-
-    A probability on an edge belongs to the bin below it.
-
-    >>> round(expected_calibration_error(np.array([True, False]), np.array([0.9, 0.9])), 6)
-    0.4
-    """
-    if len(correct) == 0:
-        return float("nan")
-    # share x |accuracy - confidence| = |right - Σ confidence| / n, so empty bins need no care
-    return float(np.abs(bin_gaps(correct, probability, bins).sum(axis=0)).sum() / len(correct))
-
-
-def bin_gaps(correct: np.ndarray, probability: np.ndarray, bins: int = BINS) -> np.ndarray:
-    """(images, bins): correct minus probability of each image in the column of its bin, 0 in the others."""
-    gaps = np.zeros((len(correct), bins))
-    bin_of_image = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], probability)
-    gaps[np.arange(len(correct)), bin_of_image] = correct - probability
-    return gaps

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from unswayed.analyses.drops.curves import sweep_tables
 from unswayed.analyses.drops.drop import (
     Gap,
     differs,
@@ -21,6 +20,7 @@ from unswayed.analyses.drops.drop import (
     with_conditions,
     with_published,
 )
+from unswayed.analyses.drops.sweeps import find_sweeps
 from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
 from unswayed.analyses.statistics.paired import IntervalSettings, holm
 from unswayed.errors import UserError, unknown
@@ -36,8 +36,8 @@ LEAST_OF_GROUP = 5  # photographs; the drop of a smaller superclass would be tha
 
 @dataclass(eq=False)
 class Findings:
-    """predictions: their folder; answers: their rows; facts: of the edits, the benchmark and the models' cards; drops,
-    curves, fits, thresholds: frames of `unswayed.analyses`, drops with the columns of `with_effect`; has_valid: whether
+    """predictions: their folder; answers: their rows; facts: of the edits, the benchmark and the models' cards; drops:
+    with the columns of `with_effect`; sweeps: their curves, fits and thresholds, if there are any; has_valid: whether
     drops on valid pictures differ; rivals: one row for each model but the one that drops least, with the difference of
     their average drops; framing: what the framing costs, empty if the source files were not evaluated; flips: their
     counts and those that are shown; lead: how much more the worst edit costs than the next one, None if there is only
@@ -58,9 +58,7 @@ class Findings:
     has_valid: bool
     rivals: pl.DataFrame
     framing: pl.DataFrame
-    curves: pl.DataFrame
-    fits: pl.DataFrame
-    thresholds: pl.DataFrame
+    sweeps: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame] | None
     flips: Flips
     lead: Gap | None
     models: list[str]
@@ -116,14 +114,18 @@ def find(
     drops = dropped_accuracy(answers, **settings)
     drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **settings)
     has_valid, framing = differs(drops), framing_cost(answers, intervals)
-    curves, fits, thresholds = sweep_tables(answers, **settings)
+    sweeps = None
+    if find_sweeps(answers["edit"].unique().cast(pl.String).to_list(), facts):
+        from unswayed.analyses.drops.curves import sweep_tables  # the fits load scipy's optimizers
+
+        sweeps = sweep_tables(answers, **settings)
     found = find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4)
     drops = with_effect(drops)
     models, worst = ranked(drops), _worst(drops)
     first, controls = worst["edit"].to_list(), drops.filter(kind="control")["edit"].unique().to_list()
     rivals = _rivals(answers, drops, models, settings)
     groups = drops_by_group(answers, first, facts, intervals, LEAST_OF_GROUP)
-    lead = gap_between(answers, *first[:2], facts, intervals) if len(first) > 1 else None
+    lead = gap_between(answers, first[0], first[1], facts, intervals) if len(first) > 1 else None
     edits = [*first, *facts.sorted(controls)]
     return Findings(
         predictions=Path(predictions),
@@ -134,9 +136,7 @@ def find(
         has_valid=has_valid,
         rivals=rivals,
         framing=framing,
-        curves=curves,
-        fits=fits,
-        thresholds=thresholds,
+        sweeps=sweeps,
         flips=found,
         lead=lead,
         models=models,

@@ -168,13 +168,13 @@ def accuracy_section(findings: Findings) -> Section | None:
 
 def curves_section(findings: Findings) -> Section | None:
     """Return the section about sweeps, with the level at which half of the accuracy is lost; None without sweeps."""
-    attributes = findings.curves["attribute"].unique(maintain_order=True).to_list()
-    if not attributes:
+    curves, fits, thresholds = findings.sweeps or (None, None, None)
+    if curves is None or fits is None or thresholds is None or curves.is_empty():
         return None
     figures, blocks = {}, []
-    for number, attribute in enumerate(attributes):
-        figure, narrow = (curve_figure(findings.curves, attribute, findings.series, small) for small in (False, True))
-        part = findings.curves.filter(pl.col("attribute") == attribute)
+    for number, attribute in enumerate(curves["attribute"].unique(maintain_order=True)):
+        figure, narrow = (curve_figure(curves, attribute, findings.series, small) for small in (False, True))
+        part = curves.filter(pl.col("attribute") == attribute)
         n = sorted(set(part["n"].to_list()))
         caption = (
             f"Accuracy along {attribute} ({axis_label(attribute)}), {part['level'].n_unique()} levels, "
@@ -186,20 +186,20 @@ def curves_section(findings: Findings) -> Section | None:
         figures[f"curve-{attribute}"] = figure
     attribute_column = Column("attribute", lambda row: f"{row['attribute']} {row['side']}".strip())
     between = Column("95 % interval", _between, number=True)
-    if findings.fits.height:
+    if fits.height:
         caption = (
             "The level at which accuracy is midway between floor and ceiling of its fitted curve; a dash: it is "
             "outside the levels of the sweep, or accuracy is flat, or the ceiling was not reached."
         )
         columns = [Column("model"), attribute_column, Column("n"), Column("halfway level", "halfway", ".3g"), between]
-        blocks.append(Table(findings.fits, columns, caption).html("fits-table"))
+        blocks.append(Table(fits, columns, caption).html("fits-table"))
     else:
         blocks.append(paragraphs("Too few levels for a fitted curve (five are needed)."))
     caption = "The hardest level of each attribute at which the target is still met, by isotonic regression."
     met = Column("met down to", lambda row: row["met"] if row["threshold"] is None else row["threshold"], ".3g", True)
     columns = [Column("model"), attribute_column, Column("target"), met, between]
-    blocks.append(Table(findings.thresholds, columns, caption).html("thresholds-table"))
-    tables = {"curves": findings.curves, "fits": findings.fits, "thresholds": findings.thresholds}
+    blocks.append(Table(thresholds, columns, caption).html("thresholds-table"))
+    tables = {"curves": curves, "fits": fits, "thresholds": thresholds}
     return Section("curves", "Curves", joined(blocks), figures, tables)
 
 
