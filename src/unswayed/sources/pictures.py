@@ -180,14 +180,13 @@ def _opened(file: File, name: str = "the picture") -> Iterator[tuple[Image.Image
         data, name = (file, name) if isinstance(file, bytes) else (file.read(), str(getattr(file, "name", name)))
     if not data:
         raise BadPicture(f"{name}: the file is empty")
-    too_large = BadPicture(f"{name}: the picture is too large", allowed=f"at most {MOST_PIXELS // 10**6} megapixels")
     try:
         with warnings.catch_warnings():
             # Pillow warns at half of our own limit, which is checked below.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(data), formats=_heic_formats() if _is_heic(data) else _FORMATS)
         if picture.width * picture.height > MOST_PIXELS:
-            raise too_large
+            raise Image.DecompressionBombError
         if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
             raise BadPicture(f"{name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits")
         yield picture, data, name
@@ -196,7 +195,8 @@ def _opened(file: File, name: str = "the picture") -> Iterator[tuple[Image.Image
     except UnidentifiedImageError:
         raise BadPicture(f"{name}: {_what_it_is(data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
     except Image.DecompressionBombError:
-        raise too_large from None
+        allowed = f"at most {MOST_PIXELS // 10**6} megapixels"
+        raise BadPicture(f"{name}: the picture is too large", allowed=allowed) from None
     except Exception as error:
         if "truncated" in str(error).lower() or isinstance(error, EOFError | struct.error | IndexError):
             raise BadPicture(f"{name}: the file is cut off (truncated)") from None
