@@ -9,7 +9,7 @@ from unswayed.choices import ClassColumn, check_choice
 from unswayed.evaluation.measures import MEASURES
 
 from . import schema
-from .sensitivity import balanced_interval, members_of_groups
+from .sensitivity import balanced_interval, mean_of_defined, members_of_groups
 from .statistics.paired import bootstrap_means, resample_weights
 
 
@@ -29,11 +29,9 @@ def by_correctness(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.D
         # Right and wrong are different pictures, but may be edits of one photograph, which is resampled as a whole.
         resampled = [bootstrap_means(weights[:, side], values[side]) for side in (is_right, ~is_right)]
         bounds = balanced_interval(resampled[0] - resampled[1], min(len(right), len(wrong)))
-        means = _column_means(right), _column_means(wrong)
-        for index, measure in enumerate(MEASURES):
-            pair = (means[0][index], means[1][index])
-            numbers = (*pair, pair[0] - pair[1], bounds[0][index], bounds[1][index])
-            records.append((*key, measure, len(right), len(wrong), *numbers))
+        means = mean_of_defined(right), mean_of_defined(wrong)
+        columns = zip(MEASURES, *means, means[0] - means[1], *bounds, strict=True)
+        records += [(*key, measure, len(right), len(wrong), *numbers) for measure, *numbers in columns]
     names = schema("model method edit measure n_right n_wrong right wrong difference low high")
     return pl.DataFrame(records, schema=names, orient="row").fill_nan(None)
 
@@ -57,10 +55,9 @@ def by_edit(rows: pl.DataFrame, draws: int = 1000, seed: int = 0) -> pl.DataFram
         change = np.where(missing, np.nan, edited - original)
         weights = resample_weights(group["source_id"].to_list(), draws, seed)
         low, high = balanced_interval(bootstrap_means(weights, change), len(group))
-        sides = [_column_means(np.where(missing, np.nan, side)) for side in (original, edited, change)]
-        for index, measure in enumerate(MEASURES):
-            numbers = (*(side[index] for side in sides), low[index], high[index])
-            records.append((*key, measure, int((~missing[:, index]).sum()), *numbers))
+        sides = [mean_of_defined(np.where(missing, np.nan, side)) for side in (original, edited, change)]
+        columns = zip(MEASURES, (~missing).sum(axis=0), *sides, low, high, strict=True)
+        records += [(*key, measure, int(n), *numbers) for measure, n, *numbers in columns]
     names = schema("model method edit measure n original edited change low high")
     return pl.DataFrame(records, schema=names, orient="row").fill_nan(None)
 
@@ -77,9 +74,8 @@ def by_class(rows: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
     """
     check_choice("class column", column, ClassColumn)
     table = _means(rows.filter(pl.col("edit") == "original"), ["model", "method", column])
-    order = {model: index for index, model in enumerate(table["model"].unique(maintain_order=True))}
-    position = pl.col("model").replace_strict(order, return_dtype=pl.Int64)
-    return table.sort(position, "method", column)
+    in_order = pl.col("model").cast(pl.Enum(table["model"].unique(maintain_order=True)))
+    return table.sort(in_order, "method", column)
 
 
 def by_group(rows: pl.DataFrame, groups: pl.DataFrame, column: ClassColumn = "label") -> pl.DataFrame:
@@ -87,35 +83,20 @@ def by_group(rows: pl.DataFrame, groups: pl.DataFrame, column: ClassColumn = "la
 
     A model's value is the mean over its classes (of `by_class`), a group's value the mean over its models.
     """
-    classes = (
-        by_class(rows, column)
-        .group_by("model", "method", maintain_order=True)
-        .agg(pl.col(name).mean() for name in MEASURES)
-    )
-    found = members_of_groups(groups, classes["model"].unique(maintain_order=True).to_list())
-    tables = [
-        classes.filter(pl.col("model").is_in(members))
-        .group_by("method", maintain_order=True)
-        .agg(pl.len().alias("models"), *(pl.col(name).mean() for name in MEASURES))
-        .select(pl.lit(grouping).alias("grouping"), pl.lit(group).alias("group"), pl.all())
-        for grouping, group, members in found
-    ]
+    means = pl.col(MEASURES).mean()
+    classes = by_class(rows, column).group_by("model", "method", maintain_order=True).agg(means)
+    tables = []
+    for grouping, group, members in members_of_groups(groups, classes["model"].unique(maintain_order=True).to_list()):
+        chosen = classes.filter(pl.col("model").is_in(members)).group_by("method", maintain_order=True)
+        table = chosen.agg(pl.len().alias("models"), means)
+        tables.append(table.select(pl.lit(grouping).alias("grouping"), pl.lit(group).alias("group"), pl.all()))
     return pl.concat(tables)
 
 
 def _means(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    return rows.group_by(keys, maintain_order=True).agg(
-        pl.len().alias("n"),
-        pl.col("correct").cast(float).mean().alias("accuracy"),
-        *(pl.col(m).mean() for m in MEASURES),
-    )
+    accuracy = pl.col("correct").cast(float).mean().alias("accuracy")
+    return rows.group_by(keys, maintain_order=True).agg(pl.len().alias("n"), accuracy, pl.col(MEASURES).mean())
 
 
 def _measures(table: pl.DataFrame) -> np.ndarray:
     return table.select(MEASURES).cast(pl.Float64).fill_null(np.nan).to_numpy().reshape(-1, len(MEASURES))
-
-
-def _column_means(values: np.ndarray) -> np.ndarray:
-    defined = np.isfinite(values).sum(0)
-    total = np.nansum(values, axis=0)
-    return np.divide(total, defined, out=np.full(values.shape[1], np.nan), where=defined > 0)

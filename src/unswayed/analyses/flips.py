@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
+import polars.selectors as cs
 
 from unswayed.choices import Draw
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
@@ -146,15 +147,15 @@ def worst_flips(
     predictions do not hold the predicted classes. edits: only of these, of all if None."""
     if any(name not in columns_of(predictions) for name in _NEEDED):
         return []
-    found: list[Flip] = []
+    candidates: list[Flip] = []
     for _, rows in each_model(predictions, _NEEDED, models=models):
         flips = _paired(rows, Facts()).filter("flip")
         if edits is not None:
             flips = flips.filter(pl.col("edit").is_in(list(edits)))
         worst = flips.sort("probability", descending=True).unique("source_id", keep="first", maintain_order=True)
-        found += [_flip(row, None) for row in worst.head(limit).iter_rows(named=True)]
-    found.sort(key=lambda flip: -flip.after_probability)
-    first = {flip.source_id: flip for flip in reversed(found)}
+        candidates += [_flip(row, None) for row in worst.head(limit).iter_rows(named=True)]
+    candidates.sort(key=lambda flip: -flip.after_probability)
+    first = {flip.source_id: flip for flip in reversed(candidates)}
     return sorted(first.values(), key=lambda flip: -flip.after_probability)[:limit]
 
 
@@ -163,24 +164,16 @@ def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
     known = "true_probability" in rows.columns
     truth = pl.col("true_probability") if known else pl.when("correct").then("probability").otherwise(0.0)
     rows = rows.with_columns(truth=truth)
-    before = rows.filter((pl.col("edit") == ORIGINAL) & (pl.col("run") == 0)).select(
-        "source_id",
-        before_correct="correct",
-        before="predicted",
-        before_probability="probability",
-        before_truth="truth",
-    )
+    first = rows.filter(pl.col("run") == 0)
+    renamed = {"predicted": "before", **{name: f"before_{name}" for name in ("correct", "probability", "truth")}}
+    before = first.filter(pl.col("edit") == ORIGINAL).select("source_id", *renamed).rename(renamed)
+    renamed = {"edit": "control", "correct": "control_correct", "predicted": "control_answer"}
+    renamed["probability"] = "control_probability"
+    control = first.select("source_id", *renamed).rename(renamed)
     edited = rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col("correct").is_not_null())
     edits = edited["edit"].unique().to_list()
     against, declared = list(map(facts.control, edits)), list(filter(facts.is_control, edits))
     controls = dict(zip(edits, (None if name == ORIGINAL else name for name in against), strict=True))
-    control = rows.filter(pl.col("run") == 0).select(
-        "source_id",
-        control="edit",
-        control_correct="correct",
-        control_answer="predicted",
-        control_probability="probability",
-    )
     return (
         edited.join(before, on="source_id")
         .with_columns(control=pl.col("edit").replace_strict(controls, return_dtype=pl.String))
@@ -197,12 +190,10 @@ def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
 
 def _counted(model: str, paired: pl.DataFrame, superclass: Sequence[str] | None) -> pl.DataFrame:
     known = pl.col("object_survives") if "object_survives" in paired.columns else pl.lit(None, pl.Float64)
-    cut, flip = known < CUT, pl.col("flip")
-    near = pl.lit(None, pl.Boolean)
+    cut, flip, near = known < CUT, pl.col("flip"), pl.lit(None, pl.Boolean)
     if superclass is not None:
-        true, said = (
-            pl.col(name).replace_strict(dict(enumerate(superclass)), default=None) for name in ("label", "predicted")
-        )
+        names = dict(enumerate(superclass))
+        true, said = (pl.col(name).replace_strict(names, default=None) for name in ("label", "predicted"))
         near = true == said
     calibration = pl.map_groups(
         ["correct", "probability"],
@@ -211,28 +202,22 @@ def _counted(model: str, paired: pl.DataFrame, superclass: Sequence[str] | None)
         returns_scalar=True,
     )
 
-    def number(condition: pl.Expr) -> pl.Expr:
-        return condition.sum().cast(pl.Int64)
-
-    return (
-        paired.group_by("edit", maintain_order=True)
-        .agg(
-            is_control=pl.col("is_control").any(),
-            n=pl.len().cast(pl.Int64),
-            right=number(pl.col("before_correct")),
-            flips=number(flip),
-            gained=number(pl.col("gain")),
-            controlled=number(flip & pl.col("control_correct").is_not_null()),
-            control_wrong=number(flip & ~pl.col("control_correct")),
-            near=number(flip & near),
-            confidence=pl.col("probability").mean(),
-            calibration_error=calibration,
-            seen=number(known.is_not_null()),
-            cut=number(cut),
-            cut_flips=number(cut & flip),
-        )
-        .insert_column(0, pl.Series("model", [model], dtype=pl.String).new_from_index(0, paired["edit"].n_unique()))
+    counts = paired.group_by("edit", maintain_order=True).agg(
+        is_control=pl.col("is_control").any(),
+        n=pl.len(),
+        right=pl.col("before_correct").sum(),
+        flips=flip.sum(),
+        gained=pl.col("gain").sum(),
+        controlled=(flip & pl.col("control_correct").is_not_null()).sum(),
+        control_wrong=(flip & ~pl.col("control_correct")).sum(),
+        near=(flip & near).sum(),
+        confidence=pl.col("probability").mean(),
+        calibration_error=calibration,
+        seen=known.is_not_null().sum(),
+        cut=cut.sum(),
+        cut_flips=(cut & flip).sum(),
     )
+    return counts.select(pl.lit(model).alias("model"), pl.all()).with_columns(cs.integer().cast(pl.Int64))
 
 
 def _worst(part: pl.DataFrame, limit: int, gained: bool = False) -> pl.DataFrame:
@@ -242,8 +227,11 @@ def _worst(part: pl.DataFrame, limit: int, gained: bool = False) -> pl.DataFrame
 
 
 def _flip(row: Row, superclass: Sequence[str] | None) -> Flip:
-    gained = bool(row["gain"])
-    wrong = row["before"] if gained else row["predicted"]
+    gained, same = bool(row["gain"]), None
+    if superclass is not None:
+        labels = row["label"], row["before"] if gained else row["predicted"]
+        true, wrong = (superclass[label] if 0 <= label < len(superclass) else str(label) for label in labels)
+        same = true == wrong
     copied = "model edit run source_id label before before_probability lost control_answer control_probability"
     return Flip(
         **{name: row[name] for name in (*copied.split(), "control_correct")},
@@ -253,12 +241,8 @@ def _flip(row: Row, superclass: Sequence[str] | None) -> Flip:
         survives=row.get("object_survives"),
         gained=gained,
         control=row["control"] if row["control_correct"] is not None else None,
-        same_superclass=None if superclass is None else _in(superclass, row["label"]) == _in(superclass, wrong),
+        same_superclass=same,
     )
-
-
-def _in(superclass: Sequence[str], label: int) -> str:
-    return superclass[label] if 0 <= label < len(superclass) else str(label)
 
 
 def _spread_over_photographs(flips: list[Flip], limit: int) -> list[Flip]:
@@ -275,22 +259,18 @@ def _spread_over_photographs(flips: list[Flip], limit: int) -> list[Flip]:
 def _evenly(candidates: dict[tuple[str, str], list[Flip]], limit: int) -> list[Flip]:
     """Take flips one by one from the model and edit with the fewest so far; sorted by edit and model."""
     waiting = {key: list(flips) for key, flips in candidates.items() if flips}
-    models: Counter[str] = Counter()
-    edits: Counter[str] = Counter()
-    scenes: Counter[str] = Counter()
+    taken: Counter[tuple[str, str]] = Counter()
     chosen: list[Flip] = []
     while waiting and len(chosen) < limit:
-        key = min(waiting, key=lambda pair: (models[pair[0]] + edits[pair[1]], pair))
-        flip = min(waiting[key], key=lambda candidate: scenes[candidate.source_id])
+        key = min(waiting, key=lambda pair: (taken["model", pair[0]] + taken["edit", pair[1]], pair))
+        flip = min(waiting[key], key=lambda candidate: taken["photograph", candidate.source_id])
         waiting[key].remove(flip)
         if not waiting[key]:
             del waiting[key]
         chosen.append(flip)
-        models[key[0]] += 1
-        edits[key[1]] += 1
-        scenes[flip.source_id] += 1
-    order = {key: number for number, key in enumerate(candidates)}
-    return sorted(chosen, key=lambda flip: order[flip.model, flip.edit])
+        taken.update([("model", flip.model), ("edit", flip.edit), ("photograph", flip.source_id)])
+    order = list(candidates)
+    return sorted(chosen, key=lambda flip: order.index((flip.model, flip.edit)))
 
 
 def _draw(seed: int, model: str, sample_id: str) -> bytes:

@@ -94,14 +94,9 @@ def members_of_groups(groups: pl.DataFrame, models: Sequence[str]) -> list[tuple
         raise UserError(
             "no model of the results is named in the groups", allowed=f"the models of the results: {', '.join(models)}"
         )
-    found: list[tuple[str, str, list[str]]] = []
-    for grouping in (name for name in groups.columns if name != "model"):
-        members: dict[str, list[str]] = {}
-        for model, group in groups.select(pl.col("model").cast(str), pl.col(grouping).cast(str)).iter_rows():
-            if model in models and group is not None:
-                members.setdefault(group, []).append(model)
-        found += [(grouping, group, chosen) for group, chosen in members.items()]
-    return found
+    known = groups.cast(pl.String).filter(pl.col("model").is_in(list(models)))
+    long = known.unpivot(index="model", variable_name="grouping", value_name="group").drop_nulls("group")
+    return long.group_by("grouping", "group", maintain_order=True).agg("model").rows()
 
 
 def sensitivity_by_class(
@@ -109,9 +104,9 @@ def sensitivity_by_class(
 ) -> pl.DataFrame:
     """Return the table of `sensitivity` by model and class: label after model, n the pictures of that class."""
     tables = []
-    for label in sorted(set(rows["label"].drop_nulls().to_list())):
+    for label in rows["label"].drop_nulls().unique().sort():
         table = sensitivity(rows.filter(pl.col("label") == label), draws, seed, convention)
-        tables.append(table.insert_column(1, pl.Series("label", [label] * len(table), dtype=pl.Int64)))
+        tables.append(table.select("model", pl.lit(label, pl.Int64).alias("label"), pl.exclude("model")))
     return pl.concat(tables)
 
 
@@ -126,28 +121,20 @@ def region_drops(
     means over all pictures.
     """
     keys = ["model", "norm", "level", "region"]
-    clean = rows.filter(pl.col("norm") == "clean").select(
-        "model",
-        "source_id",
-        pl.col("correct").cast(float).alias("clean_correct"),
-        pl.col("true_probability").cast(float).alias("clean_probability"),
-    )
+    measured = pl.col("correct", "true_probability").cast(float)
+    clean = rows.filter(pl.col("norm") == "clean").select("model", "source_id", measured.name.prefix("clean_"))
     treated = (
         rows.filter(pl.col("norm") != "clean")
         .group_by(*keys, "source_id", "label")
-        .agg(pl.col("correct").cast(float).mean(), pl.col("true_probability").cast(float).mean())
+        .agg(measured.mean())
         .join(clean, on=["model", "source_id"])
         .sort("source_id")
     )
+    drops = [(pl.col(f"clean_{name}") - pl.col(name)).alias(name) for name in ("correct", "true_probability")]
     records = []
     for key, group in treated.group_by(keys, maintain_order=True):
         labels = group["label"].to_numpy() if convention == "default" else np.zeros(len(group), int)
-        values = group.select(
-            "clean_correct",
-            "correct",
-            (pl.col("clean_correct") - pl.col("correct")).alias("drop"),
-            (pl.col("clean_probability") - pl.col("true_probability")).alias("probability_drop"),
-        ).to_numpy()
+        values = group.select("clean_correct", pl.col("correct").alias("after"), *drops).to_numpy()
         mean = class_balanced_mean(values, labels)
         resampled = bootstrap_balanced(values[:, 2:], labels, group["source_id"].to_list(), draws, seed)
         low, high = balanced_interval(resampled, len(group))
@@ -183,12 +170,8 @@ def _cube(rows: pl.DataFrame) -> _Cube:
             f"no picture has foreground and background noise at all {len(levels)} levels for all {len(models)} models",
             run="the same `unswayed sensitivity` command again, which completes what is missing",
         )
-    order = pl.DataFrame({"model": models, "model_order": range(len(models))})
-    pairs = (
-        pairs.filter(pl.col("source_id").is_in(whole.implode()))
-        .join(order, on="model")
-        .sort("model_order", "source_id", "norm", "level")
-    )
+    in_order = pl.col("model").cast(pl.Enum(models))
+    pairs = pairs.filter(pl.col("source_id").is_in(whole.implode())).sort(in_order, "source_id", "norm", "level")
     shape = (len(models), len(whole), len(levels), 2)
     correct = pairs.select("foreground_correct", "background_correct").to_numpy().reshape(shape)
     probability = pairs.select("foreground_probability", "background_probability").to_numpy().reshape(shape)
@@ -204,11 +187,11 @@ def _cube(rows: pl.DataFrame) -> _Cube:
 
 def _pairs(rows: pl.DataFrame) -> pl.DataFrame:
     """Return foreground and background, mean over seeds: one row per model, picture, norm and level that has both."""
-    columns = []
-    for region in ("foreground", "background"):
-        here = pl.col("region") == region
-        columns.append(pl.col("correct").cast(float).filter(here).mean().alias(f"{region}_correct"))
-        columns.append(pl.col("true_probability").cast(float).filter(here).mean().alias(f"{region}_probability"))
+    columns = [
+        pl.col(name).cast(float).filter(pl.col("region") == region).mean().alias(f"{region}_{short}")
+        for region in ("foreground", "background")
+        for name, short in (("correct", "correct"), ("true_probability", "probability"))
+    ]
     return (
         rows.filter(pl.col("norm").is_in(NOISES) & pl.col("label").is_not_null())
         .group_by("model", "source_id", "label", "norm", "level", maintain_order=True)
@@ -231,39 +214,27 @@ def _table(
                 if level is None:
                     same = [i for i, (name, one) in enumerate(cube.levels) if name == norm and one is not None]
                     instance[:, :, index] = instance[:, :, same].mean(2)
-        instance = _mean_of_defined(instance)
+        instance = mean_of_defined(instance)
         accuracy = class_balanced_mean(correct, cube.labels)
         resampled = bootstrap_balanced(correct, cube.labels, cube.ids, draws, seed)
         rfs = relative_foreground_sensitivity(accuracy[:, 0], accuracy[:, 1])
         rfs_draws = relative_foreground_sensitivity(resampled[..., 0], resampled[..., 1])
-        rfs_low, rfs_high = balanced_interval(rfs_draws, len(cube.ids))
+        irfs = class_balanced_mean(instance, cube.labels)
         irfs_draws = bootstrap_balanced(instance, cube.labels, cube.ids, draws, seed)
-        irfs_low, irfs_high = balanced_interval(irfs_draws, len(cube.ids))
-        own = class_balanced_mean(np.moveaxis(cube.correct[indices], 0, -1), cube.labels)
-        columns = {
-            "accuracy_foreground": accuracy[:, 0],
-            "accuracy_background": accuracy[:, 1],
-            "rfs": rfs,
-            "rfs_low": rfs_low,
-            "rfs_high": rfs_high,
-            "irfs": class_balanced_mean(instance, cube.labels),
-            "irfs_low": irfs_low,
-            "irfs_high": irfs_high,
-            "undefined": np.isnan(rfs_draws).mean(0),
-        }
+        columns = {"accuracy_foreground": accuracy[:, 0], "accuracy_background": accuracy[:, 1]}
+        for measure, value, resamples in (("rfs", rfs, rfs_draws), ("irfs", irfs, irfs_draws)):
+            low, high = balanced_interval(resamples, len(cube.ids))
+            columns |= {measure: value, f"{measure}_low": low, f"{measure}_high": high}
+        columns["undefined"] = np.isnan(rfs_draws).mean(0)
+        keys = {"model": name}
         if grouping != "model":
-            columns["mean_model_rfs"] = _mean_of_defined(relative_foreground_sensitivity(own[:, 0], own[:, 1]).T)
-        table = pl.DataFrame(
-            {
-                "model": [name] * len(cube.levels),
-                "norm": [norm for norm, _ in cube.levels],
-                "level": pl.Series([level for _, level in cube.levels], dtype=pl.Float64),
-                "n": [len(cube.labels)] * len(cube.levels),
-            }
-        ).with_columns(_column(key, values) for key, values in columns.items())
-        if grouping != "model":
-            table = table.insert_column(0, pl.Series("grouping", [grouping] * len(table)))
-        tables.append(table)
+            own = class_balanced_mean(np.moveaxis(cube.correct[indices], 0, -1), cube.labels)
+            columns["mean_model_rfs"] = mean_of_defined(relative_foreground_sensitivity(own[:, 0], own[:, 1]).T)
+            keys = {"grouping": grouping, "model": name}
+        norms, levels = zip(*cube.levels, strict=True)
+        known = {**keys, "norm": norms, "level": levels, "n": [len(cube.labels)] * len(levels)}
+        table = pl.DataFrame(known, schema_overrides={"level": pl.Float64})
+        tables.append(table.with_columns(_column(key, values) for key, values in columns.items()))
     return pl.concat(tables)
 
 
@@ -271,7 +242,7 @@ def _by_convention(values: np.ndarray, convention: Convention) -> np.ndarray:
     return np.nan_to_num(values, nan=0.0) if convention == "released" else values
 
 
-def _mean_of_defined(values: np.ndarray) -> np.ndarray:
+def mean_of_defined(values: np.ndarray) -> np.ndarray:
     """Return the mean over the first axis without nan; nan if all are nan."""
     defined = np.isfinite(values)
     count = defined.sum(0)

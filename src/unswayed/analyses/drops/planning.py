@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,16 +15,8 @@ from unswayed.evaluation.predictions import Predictions
 
 from .. import Row, schema
 from ..settings import PlanSettings
-from ..statistics.power import (
-    Design,
-    detection_power,
-    pass_power,
-    photographs_to_detect,
-    photographs_to_pass,
-    simulated_detection_power,
-    simulated_pass_power,
-    smallest_drop,
-)
+from ..statistics import power as powers
+from ..statistics.power import Design
 from .outcomes import Outcomes, each_outcomes, need_original
 
 PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
@@ -67,11 +59,9 @@ def plan(pilot: Predictions | None, settings: PlanSettings) -> PhotographPlan:
         numbers = numbers or (() if asked else (most,))
         name = "the predictions" if isinstance(pilot, pl.DataFrame) else pilot
         assumptions = f"Pilot: {name}, {most:,} photographs; its drops are themselves estimates."
-    table = plan_photographs(
-        designs, photographs=numbers, drops=settings.drop, own_drop=pilot is not None and not asked,
-        max_drop=settings.max_drop, power=settings.power, level=settings.level, tests=settings.tests,
-        seed=settings.seed,
-    )  # fmt: skip
+    how = {name: getattr(settings, name) for name in ("max_drop", "power", "level", "tests", "seed")}
+    own_drop = pilot is not None and not asked
+    table = plan_photographs(designs, photographs=numbers, drops=settings.drop, own_drop=own_drop, **how)
     return PhotographPlan(table, assumptions)
 
 
@@ -104,26 +94,44 @@ def plan_photographs(
     alpha = (1 - level) / tests
     rows: list[Row] = []
     for (model, edit), design in designs.items():
-        named = {"model": model, "edit": edit}
+        asked: list[tuple[str, Design | None, int | None]] = []
         for n in photographs:
             if n < 1:
                 raise UserError(f"the number of photographs is {n}", allowed="1 or more")
-            found = smallest_drop(design, n, power, alpha)
-            shown = None if found is None else replace(design, drop=found)
-            rows.append(named | {"question": SMALLEST, "photographs": n} | _detection(shown, n, alpha, seed))
+            drop = powers.smallest_drop(design, n, power, alpha)
+            asked.append((SMALLEST, None if drop is None else replace(design, drop=drop), n))
         for wanted in [*([design] if own_drop else []), *(replace(design, drop=points / 100) for points in drops)]:
-            number = photographs_to_detect(wanted, power, alpha)
-            rows.append(named | {"question": DETECT, "photographs": number} | _detection(wanted, number, alpha, seed))
+            asked.append((DETECT, wanted, powers.photographs_to_detect(wanted, power, alpha)))
+        named = {"model": model, "edit": edit}
+        rows += [named | _row(*question, powers.detection_power, powers.simulated_detection_power, seed, alpha=alpha)
+                 for question in asked]  # fmt: skip
         if max_drop is not None:
-            limit = max_drop / 100
-            number = photographs_to_pass(design, limit, power, level)
-            entry = named | {"question": PASS, "photographs": number, "max_drop": max_drop} | _described(design)
-            if number is not None:
-                entry["power"] = pass_power(design, number, limit, level)
-                if number <= _MOST_SIMULATED:
-                    entry["simulated"] = simulated_pass_power(design, number, limit, level, seed=seed)
-            rows.append(entry)
-    return pl.DataFrame(rows, schema=_SCHEMA, infer_schema_length=None)
+            question = PASS, design, powers.photographs_to_pass(design, max_drop / 100, power, level)
+            row = _row(
+                *question, powers.pass_power, powers.simulated_pass_power, seed, at_most=max_drop / 100, level=level
+            )
+            rows.append(named | row | {"max_drop": max_drop})
+    types = schema("model edit question photographs drop max_drop discordance runs power simulated")
+    return pl.DataFrame(rows, schema=types, infer_schema_length=None)
+
+
+def _row(
+    question: str,
+    design: Design | None,
+    number: int | None,
+    power: Callable[..., float],
+    simulated: Callable[..., float],
+    seed: int,
+    **how: float,
+) -> Row:
+    """Return the answer with the computed and the simulated power; design, number: None where there is none."""
+    row: Row = {"question": question, "photographs": number}
+    if design is not None:
+        row |= {"drop": 100 * design.drop, "discordance": 100 * design.discordance, "runs": design.runs}
+        row["power"] = None if number is None else power(design, number, **how)
+        if number is not None and number <= _MOST_SIMULATED:
+            row["simulated"] = simulated(design, number, seed=seed, **how)
+    return row
 
 
 def pilot_designs(
@@ -147,60 +155,32 @@ def pilot_designs(
             if edit not in there:
                 raise unknown("edit", edit, there)
         for edit in edits or there:
-            design, count = _pilot(answers, edit)
-            if count:
+            both = ~np.isnan(answers.of(ORIGINAL)) & ~np.isnan(answers.of(edit))
+            if both.any():
+                design = _pilot(answers, edit, both)
                 found[answers.model, edit] = design if runs is None else replace(design, runs=runs)
-                counts[answers.model, edit] = count
+                counts[answers.model, edit] = int(both.sum())
     if not found:
         raise UserError("the pilot has no edited picture with its original", run="unswayed evaluate BENCH -m MODEL")
     return found, counts
 
 
-def _pilot(answers: Outcomes, edit: str) -> tuple[Design, int]:
-    """Return the design of one edit; shares are moved half a prediction away from 0 and 1, since a pilot is small."""
-    base, share, runs = answers.of(ORIGINAL), answers.of(edit), answers.runs_of(edit)
-    both = ~np.isnan(base) & ~np.isnan(share)
-    base, share, runs = base[both], share[both], runs[both]
-    n = len(base)
-    if not n:
-        return Design(0.0), 0
-    accuracy = float((base.sum() + 0.5) / (n + 1))
-    losses = float(((base * (1 - share)).sum() + 0.5) / (n + 1))
-    gains = float((((1 - base) * share).sum() + 0.5) / (n + 1))
+def _pilot(answers: Outcomes, edit: str, both: np.ndarray) -> Design:
+    """Return the design of one edit from the photographs that have both pictures; shares are moved half a prediction
+    away from 0 and 1, since a pilot is small."""
+    base, share, n = answers.of(ORIGINAL)[both], answers.of(edit)[both], int(both.sum())
+    accuracy, losses, gains = (
+        float((part.sum() + 0.5) / (n + 1)) for part in (base, base * (1 - share), (1 - base) * share)
+    )
     losses, gains = min(losses, accuracy), min(gains, 1 - accuracy)
-    design = Design(losses - gains, gains, accuracy, int(runs.max()), correlation=1.0)
-    if design.runs > 1:
-        design = replace(design, correlation=_correlation(base, share, int(runs.max())))
-    return design, n
-
-
-def _correlation(base: np.ndarray, share: np.ndarray, runs: int) -> float:
-    """Return the correlation between the runs of one photograph, from the variance of their shares.
-
-    Var(share) = p (1 - p) (rho + (1 - rho) / runs), with p the mean share among photographs right (or wrong) before.
-    """
+    runs, correlation = int(answers.runs_of(edit)[both].max()), 1.0
+    # Var(share) = p (1 - p) (rho + (1 - rho) / runs), with p the mean share among photographs right (or wrong) before.
     seen = most = 0.0
     for group in (share[base >= 0.5], share[base < 0.5]):
         if len(group) > 1:
             mean = float(group.mean())
             seen += len(group) * float(group.var(ddof=1))
             most += len(group) * mean * (1 - mean)
-    if most <= 0:
-        return 1.0
-    return float(np.clip((seen / most - 1 / runs) / (1 - 1 / runs), 0.0, 1.0))
-
-
-def _detection(design: Design | None, n: int | None, alpha: float, seed: int) -> Row:
-    if design is None or n is None:
-        return {} if design is None else _described(design)
-    entry = _described(design) | {"power": detection_power(design, n, alpha)}
-    if n <= _MOST_SIMULATED:
-        entry["simulated"] = simulated_detection_power(design, n, alpha, seed=seed)
-    return entry
-
-
-def _described(design: Design) -> Row:
-    return {"drop": 100 * design.drop, "discordance": 100 * design.discordance, "runs": design.runs}
-
-
-_SCHEMA = schema("model edit question photographs drop max_drop discordance runs power simulated")
+    if runs > 1 and most > 0:
+        correlation = float(np.clip((seen / most - 1 / runs) / (1 - 1 / runs), 0.0, 1.0))
+    return Design(losses - gains, gains, accuracy, runs, correlation)
