@@ -14,6 +14,18 @@ from unswayed.evaluation.facts import ORIGINAL
 from . import Row, schema
 from .statistics.paired import IntervalSettings, estimates, percentiles, resample_weights
 
+SCORES = {"energy": "Energy", "gradnorm": "GradNorm"}  # column -> title
+BACKGROUND = ("contrast", "dissimilarity", "homogeneity", "uniformity", "amplitude", "lpips")
+LIMIT = 0.7
+IN, OUT, UNSURE = "in", "out", "cannot tell"
+_WORDS = {
+    IN: "stays in the distribution of the originals",
+    OUT: "leaves the distribution of the originals",
+    UNSURE: "may or may not stay in distribution: more photographs are needed",
+}
+_FEW_FOR_FID = 2048
+KID_SUBSETS, KID_LARGEST = 100, 1000
+
 
 @dataclass(frozen=True)
 class Separation:
@@ -49,8 +61,7 @@ def separation(
     areas = _auroc(reference, of_reference, scores, of_scores)
     common = _overlap(reference, of_reference, scores, of_scores)
     (low, overlap_low), (high, overlap_high) = percentiles(np.stack([areas[1:], common[1:]], axis=1), level)
-    found = (areas[0], low, high, common[0], overlap_low, overlap_high)
-    return Separation(*(float(value) for value in found))
+    return Separation(*map(float, (areas[0], low, high, common[0], overlap_low, overlap_high)))
 
 
 def bin_edges(reference: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -84,41 +95,32 @@ def _overlap(reference: np.ndarray, weights: np.ndarray, scores: np.ndarray, of_
     return np.minimum(shares(reference, weights), shares(scores, of_scores)).sum(axis=1)
 
 
-SCORES = ("energy", "gradnorm")
-BACKGROUND = ("contrast", "dissimilarity", "homogeneity", "uniformity", "amplitude", "lpips")
-LIMIT = 0.7
-IN, OUT, UNSURE = "in", "out", "cannot tell"
-_FEW_FOR_FID = 2048
-
-
 def score_table(scores: pl.DataFrame, *, resamples: int = 500, level: float = 0.95, seed: int = 0) -> pl.DataFrame:
     """One row per model, set and score: n, mean, AUROC against the originals and overlap, each with low and high.
 
     scores: the rows of `probes.distribution.scores_probe`.
     """
     rows: list[Row] = []
-    for model, name, score, reference, part in _compared(scores):
-        before, after = reference[score].to_numpy(), part[score].to_numpy()
-        found = separation(
-            before, reference["source_id"].to_list(), after, part["source_id"].to_list(),
-            resamples=resamples, level=level, seed=seed,
-        )  # fmt: skip
-        named = {"model": model, "set": name, "score": score, "n": len(after)}
-        rows.append(named | {"mean": float(after.mean()), "original_mean": float(before.mean())} | vars(found))
+    for named, reference, part in _compared(scores):
+        (before, before_ids), (after, ids) = (
+            (side[named["score"]].to_numpy(), side["source_id"].to_list()) for side in (reference, part)
+        )
+        apart = separation(before, before_ids, after, ids, resamples=resamples, level=level, seed=seed)
+        means = {"n": len(after), "mean": float(after.mean()), "original_mean": float(before.mean())}
+        rows.append(named | means | vars(apart))
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def histogram_table(scores: pl.DataFrame) -> pl.DataFrame:
     """One row per model, score, set and bin: low, high, the set's share in it and the originals' share."""
-    rows: list[Row] = []
-    for model, name, score, reference, part in _compared(scores):
-        before, after = reference[score].to_numpy(), part[score].to_numpy()
+    tables = [pl.DataFrame()]
+    for named, reference, part in _compared(scores):
+        before, after = (side[named["score"]].to_numpy() for side in (reference, part))
         edges = bin_edges(before, after)
-        shares = [np.histogram(values, edges)[0] / len(values) for values in (after, before)]
-        for index in range(len(edges) - 1):
-            named = {"model": model, "score": score, "set": name, "low": edges[index], "high": edges[index + 1]}
-            rows.append(named | {"share": shares[0][index], "original_share": shares[1][index]})
-    return pl.DataFrame(rows, infer_schema_length=None)
+        share, original = (np.histogram(values, edges)[0] / len(values) for values in (after, before))
+        bins = {"low": edges[:-1], "high": edges[1:], "share": share, "original_share": original}
+        tables.append(pl.DataFrame({**{name: named[name] for name in ("model", "score", "set")}, **bins}))
+    return pl.concat(tables, how="diagonal")
 
 
 def verdict_table(table: pl.DataFrame, limit: float = LIMIT) -> pl.DataFrame:
@@ -130,20 +132,18 @@ def verdict_table(table: pl.DataFrame, limit: float = LIMIT) -> pl.DataFrame:
     """
     rows = []
     for (model, name), part in table.group_by("model", "set", maintain_order=True):
-        calls = [_call(row["low"], row["high"], limit) for row in part.iter_rows(named=True)]
-        verdict = OUT if OUT in calls else IN if set(calls) == {IN} else UNSURE
+        bounds = part.select("low", "high").rows()
+        is_out = any(low > limit or high < 1 - limit for low, high in bounds)
+        is_in = all(high < limit and low > 1 - limit for low, high in bounds)
+        verdict = OUT if is_out else IN if is_in else UNSURE
         shown = "; ".join(
-            f"{_TITLES[row['score']]} AUROC {row['auroc']:.2f} ({row['low']:.2f} to {row['high']:.2f}), "
+            f"{SCORES[row['score']]} AUROC {row['auroc']:.2f} ({row['low']:.2f} to {row['high']:.2f}), "
             f"overlap {row['overlap']:.2f}"
             for row in part.iter_rows(named=True)
         )
-        words = {
-            IN: "stays in the distribution of the originals",
-            OUT: "leaves the distribution of the originals",
-            UNSURE: "may or may not stay in distribution: more photographs are needed",
-        }[verdict]
-        rows.append({"model": model, "set": name, "verdict": verdict, "n": int(part["n"].max()),  # type: ignore[arg-type]
-                     "sentence": f"{name} {words} for {model} ({shown}; n = {int(part['n'].max()):,})."})  # type: ignore[arg-type]  # fmt: skip
+        n = max(part["n"].to_list())
+        sentence = f"{name} {_WORDS[verdict]} for {model} ({shown}; n = {n:,})."
+        rows.append({"model": model, "set": name, "verdict": verdict, "n": n, "sentence": sentence})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -162,32 +162,34 @@ def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0
             values = values.drop_nulls()
             if not values.height:
                 continue
-            row: Row = {"set": name, "measure": measure, "n": values.height}
-            row["mean"] = float(values[measure].to_numpy().mean())
+            mean = float(values[measure].to_numpy().mean())
+            row: Row = {"set": name, "measure": measure, "n": values.height, "mean": mean}
             both = values.join(base.select("source_id", original=measure).drop_nulls(), on="source_id").drop_nans()
             if both.height and measure != "lpips" and name != ORIGINAL:
                 gap = (both[measure] - both["original"]).to_numpy()[:, None]
                 reach = max(float(np.abs(gap).max()), 1e-12)
-                ids = tuple(both["source_id"].to_list())
-                found = estimates(gap, np.array([1]), ids, settings, reach=reach)
+                difference = estimates(gap, np.array([1]), tuple(both["source_id"]), settings, reach=reach)
                 row["original"] = float(both["original"].to_numpy().mean())
-                row |= found.entries(0, "difference", "low", "high")
+                row |= difference.entries(0, "difference", "low", "high")
             rows.append(row)
     return pl.DataFrame(rows, schema=schema("set measure n mean original difference low high"))
 
 
 def distance_table(features: pl.DataFrame) -> pl.DataFrame:
     """One row per set but the originals: n, FID and KID against the originals, KID's deviation, and a warning."""
-    reference = _matrix(features.filter(pl.col("set") == ORIGINAL))
+    sets = {
+        name: np.stack([np.asarray(vector, dtype=np.float32) for vector in part["features"].to_list()])
+        for (name,), part in features.group_by("set", maintain_order=True)
+    }
+    reference = sets.pop(ORIGINAL)
     rows = []
-    for (name,), part in features.group_by("set", maintain_order=True):
-        if name == ORIGINAL or part.height < 2 or len(reference) < 2:
+    for name, vectors in sets.items():
+        few = min(len(vectors), len(reference))
+        if few < 2:
             continue
-        found = _matrix(part)
-        kid, deviation = kernel_distance(found, reference)
-        few = min(len(found), len(reference))
+        kid, deviation = kernel_distance(vectors, reference)
         note = f"FID is biased upwards with {few:,} pictures; compare KID" if few < _FEW_FOR_FID else None
-        row = {"set": name, "n": len(found), "fid": frechet_distance(found, reference)}
+        row = {"set": name, "n": len(vectors), "fid": frechet_distance(vectors, reference)}
         rows.append(row | {"kid": kid, "kid_deviation": deviation, "note": note})
     return pl.DataFrame(rows, schema=schema("set n fid kid kid_deviation note"))
 
@@ -201,45 +203,29 @@ def adaptation_table(
     settings = IntervalSettings(500, level, seed)
     rows = []
     for before, after in pairs:
-        found = {each.model: each for each in each_outcomes(answers, [before, after])}
-        one, two = found[before], found[after]
-        for edit in one.edits:
-            gap = two.of(edit) - one.of(edit)
-            runs = np.array([max(int(one.runs_of(edit).max()), 1)])
-            change = estimates(gap[:, None], runs, one.images, settings, unit=100.0)
-            shares = [float(np.nanmean(each.of(edit))) for each in (one, two)]
+        models = {outcomes.model: outcomes for outcomes in each_outcomes(answers, [before, after])}
+        plain, adapted = models[before], models[after]
+        for edit in plain.edits:
+            gap = adapted.of(edit) - plain.of(edit)
+            runs = np.array([max(int(plain.runs_of(edit).max()), 1)])
+            change = estimates(gap[:, None], runs, plain.images, settings, unit=100.0)
+            shares = [float(np.nanmean(outcomes.of(edit))) for outcomes in (plain, adapted)]
             row = {"model": before, "set": edit, "n": int(change.sums.n[0]), "accuracy": shares[0]}
             rows.append(row | {"adapted_accuracy": shares[1], **change.entries(0, "difference", "low", "high")})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _call(low: float, high: float, limit: float) -> str:
-    if low > limit or high < 1 - limit:
-        return OUT
-    return IN if high < limit and low > 1 - limit else UNSURE
-
-
-def _compared(scores: pl.DataFrame) -> list[tuple[str, str, str, pl.DataFrame, pl.DataFrame]]:
-    """Every model, set and score, with the originals' rows and the set's rows that have it."""
-    found = []
+def _compared(scores: pl.DataFrame) -> list[tuple[dict[str, str], pl.DataFrame, pl.DataFrame]]:
+    """Every model, set and score by name, with the originals' rows and the set's rows that have the score."""
+    compared = []
     for (model,), rows in scores.group_by("model", maintain_order=True):
         for score in SCORES:
             known = rows.drop_nulls(score)
             reference = known.filter(pl.col("set") == ORIGINAL)
             for (name,), part in known.group_by("set", maintain_order=True):
                 if name != ORIGINAL and reference.height:
-                    found.append((str(model), str(name), score, reference, part))
-    return sorted(found, key=lambda entry: entry[:2])
-
-
-def _matrix(features: pl.DataFrame) -> np.ndarray:
-    return np.stack([np.asarray(vector, dtype=np.float32) for vector in features["features"].to_list()])
-
-
-_TITLES = {"energy": "Energy", "gradnorm": "GradNorm"}
-
-
-KID_SUBSETS, KID_LARGEST = 100, 1000
+                    compared.append(({"model": str(model), "set": str(name), "score": score}, reference, part))
+    return sorted(compared, key=lambda entry: (entry[0]["model"], entry[0]["set"]))
 
 
 def frechet_distance(features: np.ndarray, reference: np.ndarray) -> float:
@@ -259,8 +245,7 @@ def kernel_distance(features: np.ndarray, reference: np.ndarray, seed: int = 202
     size = min(len(features), len(reference), KID_LARGEST)
     # A subset as large as the set itself would always be the same one.
     size = max(2, size if size == KID_LARGEST else size * 3 // 4)
-    one, two = (torch.from_numpy(np.asarray(each)) for each in (features, reference))
-    found = kid_features_to_metric(
-        one, two, kid_subsets=KID_SUBSETS, kid_subset_size=size, rng_seed=seed, verbose=False
-    )
-    return float(found[KEY_METRIC_KID_MEAN]), float(found[KEY_METRIC_KID_STD])
+    sets = [torch.from_numpy(np.asarray(vectors)) for vectors in (features, reference)]
+    how = {"kid_subsets": KID_SUBSETS, "kid_subset_size": size, "rng_seed": seed, "verbose": False}
+    distance = kid_features_to_metric(*sets, **how)
+    return float(distance[KEY_METRIC_KID_MEAN]), float(distance[KEY_METRIC_KID_STD])

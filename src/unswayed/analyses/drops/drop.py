@@ -24,7 +24,7 @@ from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, 
 from .. import Row, schema
 from ..statistics.paired import IntervalSettings, estimates
 from .groups import class_names, dropped_accuracy_by, superclass_of
-from .outcomes import Outcomes, each_outcomes, finish, model_rows, outcomes
+from .outcomes import each_outcomes, finish, model_rows, outcomes
 
 
 def dropped_accuracy(
@@ -66,9 +66,8 @@ def dropped_accuracy(
         warn_of_suspicions(facts.cards, models)
     if by is not None:
         return dropped_accuracy_by(predictions, by, models=models, edits=edits, facts=facts, settings=settings)
-    return finish(
-        [row for found in each_outcomes(predictions, models) for row in model_rows(found, facts, settings, edits)]
-    )
+    rows = [row for found in each_outcomes(predictions, models) for row in model_rows(found, facts, settings, edits)]
+    return finish(rows)
 
 
 @dataclass(frozen=True)
@@ -90,35 +89,22 @@ def gap_between(
     Both costs are net of the edit's control, or raw if that was not evaluated. The interval is that of the paired
     differences over photographs.
     """
-    fair = [
-        found
-        for found in each_outcomes(predictions)
-        if not any(facts.is_white_box(found.model, edit) for edit in (worse, other))
-    ]
-    if not fair:
+    gaps, answers = [pl.DataFrame(schema={"source_id": pl.String, "gap": pl.Float64})], 0
+    for found in each_outcomes(predictions):
+        if any(facts.is_white_box(found.model, edit) for edit in (worse, other)):
+            continue
+        controls = (facts.control(edit) for edit in (worse, other))
+        starts = [found.of(control if control in found.edits else ORIGINAL) for control in controls]
+        gap = (starts[0] - found.of(worse)) - (starts[1] - found.of(other))
+        gaps.append(pl.DataFrame({"source_id": found.images, "gap": gap}))
+        answers += int(found.runs_of(worse).max() + found.runs_of(other).max())
+    known = pl.concat(gaps).fill_nan(None).drop_nulls("gap")
+    if known.is_empty():
         return None
-    both = (
-        pl.concat(
-            pl.DataFrame({"source_id": found.images, "gap": _cost(found, worse, facts) - _cost(found, other, facts)})
-            for found in fair
-        )
-        .fill_nan(None)
-        .drop_nulls("gap")
-        .group_by("source_id")
-        .agg(pl.col("gap").mean())
-        .sort("source_id")
-    )
-    if both.is_empty():
-        return None
-    answers = np.array([sum(int(found.runs_of(worse).max() + found.runs_of(other).max()) for found in fair)])
-    gap = estimates(both["gap"].to_numpy()[:, None], answers, tuple(both["source_id"]), settings, reach=2, unit=100)
-    return Gap(**gap.entries(0, "points", "low", "high"), n=both.height)
-
-
-def _cost(found: Outcomes, edit: str, facts: Facts) -> np.ndarray:
-    """Return (images,) what the edit costs each photograph, in [-1, 1], NaN where a picture is missing."""
-    control = facts.control(edit)
-    return found.of(control if control in found.edits else ORIGINAL) - found.of(edit)
+    both = known.group_by("source_id").agg(pl.col("gap").mean()).sort("source_id")
+    values, images = both["gap"].to_numpy()[:, None], tuple(both["source_id"])
+    estimate = estimates(values, np.array([answers]), images, settings, reach=2, unit=100)
+    return Gap(**estimate.entries(0, "points", "low", "high"), n=both.height)
 
 
 def drops_by_group(
@@ -170,20 +156,12 @@ def framing_cost(answers: pl.DataFrame, settings: IntervalSettings) -> pl.DataFr
     rows: list[Row] = []
     for found in each_outcomes(photographs) if photographs["edit"].n_unique() == 2 else ():
         source, original = found.of(SOURCE), found.of(ORIGINAL)
-        both = ~np.isnan(source - original)
+        both, runs = ~np.isnan(source - original), found.runs.max(keepdims=True)[0]
         if both.any():
-            cost = estimates(
-                (source - original)[:, None], found.runs.max(keepdims=True)[0], found.images, settings, unit=100.0
-            )
-            rows.append(
-                {
-                    "model": found.model,
-                    "n": int(both.sum()),
-                    "source": float(source[both].mean()),
-                    "original": float(original[both].mean()),
-                    **cost.entries(0, "drop", "low", "high"),
-                }
-            )
+            cost = estimates((source - original)[:, None], runs, found.images, settings, unit=100.0)
+            means = {"source": float(source[both].mean()), "original": float(original[both].mean())}
+            drop = cost.entries(0, "drop", "low", "high")
+            rows.append({"model": found.model, "n": int(both.sum()), **means, **drop})
     return pl.DataFrame(rows, schema=schema("model n source original drop low high"))
 
 
@@ -223,19 +201,15 @@ class PublishedModel:
 
 
 @functools.cache
-def published_models() -> tuple[PublishedModel, ...]:
-    """Return the paper's models."""
-    text = resources.files("unswayed.data").joinpath("imagenet_e_published.toml").read_text(encoding="utf-8")
-    return tuple(PublishedModel(**entry) for entry in tomllib.loads(text)["model"])
-
-
 def published_model(spec: str) -> PublishedModel | None:
     """Return the paper's entry for the model that a spec opens, or None; options and wrappers make another model.
 
     >>> published_model("timm:resnet50.tv_in1k").name, published_model("timm:resnet50.tv_in1k+flip")
     ('ResNet-50', None)
     """
-    return next((entry for entry in published_models() if spec in entry.specs), None)
+    text = resources.files("unswayed.data").joinpath("imagenet_e_published.toml").read_text(encoding="utf-8")
+    models = (PublishedModel(**entry) for entry in tomllib.loads(text)["model"])
+    return next((model for model in models if spec in model.specs), None)
 
 
 def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, Any]]) -> pl.DataFrame:
@@ -243,10 +217,9 @@ def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, Any]]) 
 
     cards: by model; they name what an alias stands for.
     """
-    rows = []
+    rows: list[tuple[float, str] | tuple[None, None]] = []
     for model, edit in table.select("model", "edit").iter_rows():
         entry = published_model(str(cards.get(model, {}).get("spec", model)))
-        known = entry if entry is not None and edit in entry.figures else None
-        rows.append((known.figures[edit], known.name) if known else (None, None))
+        rows.append((entry.figures[edit], entry.name) if entry and edit in entry.figures else (None, None))
     types = {"published": pl.Float64, "published_model": pl.String}
     return table.hstack(pl.DataFrame(rows, schema=types, orient="row"))

@@ -30,11 +30,6 @@ class Fit:
     ceiling: np.ndarray
     deviance: np.ndarray
 
-    def accuracy(self, x: np.ndarray) -> np.ndarray:
-        """Return (fits, len(x)) values of the curves."""
-        share = expit(self.slope[:, None] * (np.asarray(x) - self.halfway[:, None]))
-        return self.floor[:, None] + (self.ceiling - self.floor)[:, None] * share
-
     def crossing(self, accuracy: float | np.ndarray) -> np.ndarray:
         """Return (fits,) the x at which each curve has this accuracy.
 
@@ -68,17 +63,11 @@ def fit_logistic(
     first, last = np.clip((np.array(within) - middle) / width, -3.0, 3.0)
     low, high = np.array([first, np.log(0.3), -8.0, -9.0]), np.array([last, np.log(200.0), 8.0, 8.0])
     problem = _Problem(z, right, n, sign, chance)
-    best: tuple[np.ndarray, np.ndarray] | None = None
-    for steep in (5.0, 20.0):
-        theta = np.clip(_initial(z, share, sign, chance, steep), low, high)
-        theta, value = _maximized(problem, theta, low, high, iterations)
-        if best is None:
-            best = theta, value
-        else:
-            better = value < best[1] - 1e-9
-            best = np.where(better[:, None], theta, best[0]), np.where(better, value, best[1])
-    assert best is not None
-    theta = best[0]
+    (theta, value), (steep_theta, steep_value) = (
+        _maximized(problem, np.clip(_initial(z, share, chance, steep), low, high), low, high, iterations)
+        for steep in (5.0, 20.0)
+    )
+    theta = np.where((steep_value < value - 1e-9)[:, None], steep_theta, theta)
     floor, ceiling = problem.ends(theta)
     return Fit(
         halfway=middle + width * theta[:, 0],
@@ -114,9 +103,8 @@ def isotonic_crossing(
     """Return (fits,) the x at which the isotonic regression of each data set crosses `accuracy`.
 
     x: (levels,); share, n: (fits, levels) accuracies and their weights; accuracy: one for all fits or (fits,); rising:
-    whether accuracy rises with x. Between
-    levels the regression is linear. Infinite on the easy side where accuracy never reaches the value, on the hard
-    side where it never falls below.
+    whether accuracy rises with x. Between levels the regression is linear. Infinite on the easy side where accuracy
+    never reaches the value, on the hard side where it never falls below.
     """
     order = np.argsort(x if rising else -x)
     axis = np.asarray(x, dtype=float)[order]
@@ -163,10 +151,6 @@ class _Problem:
     n: np.ndarray
     sign: float
     chance: float | None
-
-    def of(self, fits: np.ndarray) -> _Problem:
-        """Return the data of some of the fits."""
-        return replace(self, right=self.right[fits], n=self.n[fits])
 
     def ends(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (fits,) floor and ceiling."""
@@ -217,11 +201,11 @@ class _Problem:
         return [np.clip(expit(theta[:, column]), 1e-12, 1 - 1e-12) for column in places]
 
 
-def _initial(z: np.ndarray, share: np.ndarray, sign: float, chance: float | None, steep: float) -> np.ndarray:
+def _initial(z: np.ndarray, share: np.ndarray, chance: float | None, steep: float) -> np.ndarray:
     ceiling = np.clip(share.max(axis=1), 0.02, 0.98)
     floor = np.full(len(share), chance) if chance is not None else np.clip(share.min(axis=1), 0.005, 0.95 * ceiling)
     half = (floor + ceiling) / 2
-    start = np.array([z[np.abs(one - middle).argmin()] for one, middle in zip(share, half, strict=True)])
+    start = z[np.abs(share - half[:, None]).argmin(axis=1)]
     top = ceiling if chance is None else np.clip((ceiling - floor) / (1 - floor), 0.02, 0.98)
     return np.stack([start, np.full(len(share), np.log(steep)), logit(top), logit(floor / ceiling + 1e-9)], axis=1)
 
@@ -234,7 +218,7 @@ def _maximized(
     damping = np.full(len(theta), 1e-2)
     active = np.arange(len(theta))
     for _ in range(iterations):
-        part = problem.of(active)
+        part = replace(problem, right=problem.right[active], n=problem.n[active])
         gradient, information = part.scores(theta[active])
         scale = np.maximum(np.einsum("fii->fi", information), 1e-6)
         damped = information + damping[active, None, None] * scale[:, :, None] * np.eye(4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,12 +33,16 @@ def agreement(answers: Mapping[str, Mapping[str, str]]) -> Agreement | None:
         return None
     items = sorted(set.intersection(*(set(answers[rater]) for rater in raters)))
     table = [[answers[rater][item] for rater in raters] for item in items]
-    counts = _counts(table)
+    kinds = sorted({answer for row in table for answer in row})
+    counts = np.array([[row.count(kind) for kind in kinds] for row in table], dtype=float).reshape(-1, len(kinds) or 1)
     n, per_item = len(items), len(raters)
     equal = float(((counts**2).sum(axis=1) - per_item).sum() / (n * per_item * (per_item - 1))) if n else float("nan")
-    if len(raters) == 2:
-        return Agreement(_cohen(table), "Cohen", 2, n, equal)
-    return Agreement(fleiss_kappa(counts), "Fleiss", per_item, n, equal)
+    if per_item > 2:
+        return Agreement(fleiss_kappa(counts), "Fleiss", per_item, n, equal)
+    from sklearn.metrics import cohen_kappa_score
+
+    kappa = float(cohen_kappa_score(*zip(*table, strict=True))) if len(kinds) > 1 else float("nan")
+    return Agreement(kappa, "Cohen", 2, n, equal)
 
 
 def fleiss_kappa(counts: np.ndarray) -> float:
@@ -50,17 +54,3 @@ def fleiss_kappa(counts: np.ndarray) -> float:
     observed = float((((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))).mean())
     expected = float(((counts.sum(axis=0) / (items * raters)) ** 2).sum())
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
-
-
-def _cohen(table: Sequence[Sequence[str]]) -> float:
-    from sklearn.metrics import cohen_kappa_score
-
-    if not table or len({answer for row in table for answer in row}) < 2:
-        return float("nan")
-    first, second = zip(*table, strict=True)
-    return float(cohen_kappa_score(first, second))
-
-
-def _counts(table: Sequence[Sequence[str]]) -> np.ndarray:
-    kinds = sorted({answer for row in table for answer in row})
-    return np.array([[row.count(kind) for kind in kinds] for row in table], dtype=float).reshape(len(table), len(kinds))
