@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 Condition = Literal["measured", "human"]
 COMMON = Option("If the models' benchmarks differ, use only the pictures they share.", flags=("--common",))
+COMMON_OF_TWO = Option("If the benchmarks differ, compare only the pictures they share.", flags=("--common",))
 MODELS = Option("Only this model; may be repeated.", flags=("--model", "-m"))
 RESAMPLES = Option("Number of bootstrap resamples.", least=20)
 SEED = Option("Random seed of the resamples.")
@@ -75,9 +77,7 @@ class CompareSettings:
         Option("What is compared: accuracy, its drop, or the drop net of each edit's control."),
     ] = "drop"
     other: Annotated[Path | Predictions | None, Option("The folder of B's predictions, if it is not the same.")] = None
-    common: Annotated[
-        bool, Option("If the benchmarks differ, compare only the pictures they share.", flags=("--common",))
-    ] = False
+    common: Annotated[bool, COMMON_OF_TWO] = False
     resamples: Annotated[int, RESAMPLES] = 1000
     level: float = 0.95
     interval: str = "auto"
@@ -90,18 +90,17 @@ def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> 
     >>> parse_limits(["size-0.05=20", "average=12.5"], "--max-drop")
     {'size-0.05': 20.0, 'average': 12.5}
     """
-    found = {}
+    limits = {}
     for text in texts:
         edit, equals, number = text.rpartition("=")
-        if not equals and bare is not None:
-            edit = bare
+        edit = edit.strip() if equals else bare or ""
         try:
-            found[edit.strip()] = float(number)
+            limits[edit] = float(number)
         except ValueError:
             edit = ""
-        if not edit.strip():
+        if not edit:
             raise UserError(f"{option} {text}", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
-    return found
+    return limits
 
 
 def parse_threshold(text: str) -> tuple[float, float]:
@@ -112,19 +111,12 @@ def parse_threshold(text: str) -> tuple[float, float]:
     """
     attribute, _, rest = text.partition("=")
     level, _, percent = rest.partition("@")
-    try:
-        found = float(level), float(percent)
-    except ValueError:
-        found = None
-    if found is None or not attribute or not 1 < found[1] <= 100:
-        raise UserError(
-            f"--min-threshold {text}", allowed="ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
-        )
-    return found
-
-
-def _thresholds(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
-    return {text.partition("=")[0]: parse_threshold(text) for text in texts}
+    with contextlib.suppress(ValueError):
+        numbers = float(level), float(percent)
+        if attribute and 1 < numbers[1] <= 100:
+            return numbers
+    allowed = "ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
+    raise UserError(f"--min-threshold {text}", allowed=allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +150,7 @@ class GateSettings:
         Option(
             "The accuracy must stay above PERCENT down to this level of a sweep.",
             metavar="ATTRIBUTE=LEVEL@PERCENT",
-            read=_thresholds,
+            read=lambda texts: {text.partition("=")[0]: parse_threshold(text) for text in texts},
         ),
     ] = None
     baseline: Annotated[Path | Predictions | None, Option("Predictions of an earlier model on the same benchmark.")] = (
@@ -171,9 +163,7 @@ class GateSettings:
     config: Annotated[Path | str | None, Option("A TOML file of limits; the command line overrides it.")] = None
     models: Annotated[Sequence[str], MODELS] = ()
     level: Annotated[float | None, Option("Confidence level of the intervals [default: 0.95].")] = None
-    common: Annotated[
-        bool, Option("If the benchmarks differ, compare only the pictures they share.", flags=("--common",))
-    ] = False
+    common: Annotated[bool, COMMON_OF_TWO] = False
     resamples: Annotated[int, RESAMPLES] = 1000
     seed: Annotated[int, SEED] = 0
 

@@ -32,7 +32,7 @@ def analyze(predictions: Predictions, settings: AnalyzeSettings) -> pl.DataFrame
     targets of the table `thresholds`. Without a condition the drops on valid pictures stand beside those on all of
     them, where the benchmark has invalid ones.
     """
-    table, models, edits = settings.table, settings.models, settings.edits
+    table, models = settings.table, settings.models
     make, options = ANALYSES.load(table), table_facts(table).options
     given = vars(settings)
     for option, flag in _FLAGS.items():
@@ -51,7 +51,7 @@ def analyze(predictions: Predictions, settings: AnalyzeSettings) -> pl.DataFrame
         answers = in_memory(answers, columns_of(answers)).with_columns(pl.col(pl.Categorical).cast(pl.String))
     given = {**given, "facts": facts}
     frame = make(answers, **{name: given[name] for name in options})
-    return frame if "models" in options else _kept(frame, models, edits)
+    return frame if "models" in options else _kept(frame, models, settings.edits)
 
 
 def drop_table(

@@ -23,7 +23,14 @@ from .curves import threshold_bounds
 from .outcomes import Outcomes, need_original
 from .sweeps import find_sweeps, levels_found
 
+Verdict = Literal["pass", "fail", "cannot tell", "not measured"]
+PASS: Verdict = "pass"
+FAIL: Verdict = "fail"
+CANNOT_TELL: Verdict = "cannot tell"
+NOT_MEASURED: Verdict = "not measured"
+Must = Literal["at most", "at least"]
 MEASURES = ("accuracy", "drop")
+SCHEMA = schema("model edit measure n value low high threshold verdict more reason")
 _KINDS = (
     "--max-drop EDIT=POINTS, --min-accuracy EDIT=PERCENT, --min-threshold ATTRIBUTE=LEVEL@PERCENT, "
     "--baseline PREDICTIONS or --config FILE.toml"
@@ -66,12 +73,9 @@ class Rules:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return a sentence for each limit that looks like a fraction where points are expected."""
-        return tuple(
-            f"the limit {edit}={points:g} allows a drop of {points:g} points of 100; for {100 * points:g} points, "
-            f"write {edit}={100 * points:g}"
-            for edit, points in self.max_drop.items()
-            if 0 < points < 1
-        )
+        few = ((edit, f"{points:g}", f"{100 * points:g}") for edit, points in self.max_drop.items() if 0 < points < 1)
+        words = "the limit {0}={1} allows a drop of {1} points of 100; for {2} points, write {0}={2}"
+        return tuple(words.format(*limit) for limit in few)
 
 
 def read_rules(config: str | Path | None, **given: Any) -> Rules:
@@ -84,8 +88,13 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
     if config is not None:
         path = Path(config)
         content = read_toml(path, "config")
-        _only(content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name)
-        _only(content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}")
+        for table, allowed, where in (
+            (content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name),
+            (content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}"),
+        ):
+            for name in table:
+                if name not in allowed:
+                    raise unknown(f"entry in {where}", name, allowed)
     written = content.get("min-threshold", {})
     values: dict[str, Any] = {
         "max_drop": _numbers(content.get("max-drop", {})),
@@ -109,20 +118,6 @@ def _numbers(table: Any) -> dict[str, float]:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise UserError(f"the limit of {name} is {value!r}", allowed="a number")
     return {name: float(value) for name, value in table.items()}
-
-
-def _only(table: Mapping[str, Any], allowed: Sequence[str], where: str) -> None:
-    for name in table:
-        if name not in allowed:
-            raise unknown(f"entry in {where}", name, allowed)
-
-
-Verdict = Literal["pass", "fail", "cannot tell", "not measured"]
-PASS: Verdict = "pass"
-FAIL: Verdict = "fail"
-CANNOT_TELL: Verdict = "cannot tell"
-NOT_MEASURED: Verdict = "not measured"
-Must = Literal["at most", "at least"]
 
 
 def gate_verdict(low: float, high: float, limit: float, must: Must = "at most") -> Verdict:
@@ -175,10 +170,10 @@ def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSe
         value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
         must: Must = "at most" if rising else "at least"
         n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
-        # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
-        ends = [min(max(end, first), last) for end in (value, low, high)]
         source = {"model": found.model, "edit": attribute, "n": n}
         verdict = gate_verdict(low, high, wanted, must)
+        # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
+        ends = [min(max(end, first), last) for end in (value, low, high)]
         row = check_row(source, f"level with {percent:g} %", ends, wanted, must, verdict)
         if not first <= value <= last:
             row["reason"] += f"; kept at {'every' if (value < first) == rising else 'no'} level of the sweep"
@@ -193,10 +188,7 @@ def not_measured(model: str, edit: str, measure: str, limit: float, why: str) ->
 
 
 def withheld(row: Row, why: str | None) -> Row:
-    """Return the row of a check that is not measured for a reason, although it has a value; a failure stays one.
-
-    The last reason counts.
-    """
+    """Return the row of a check that is not measured for a reason, although it has a value; a failure stays one."""
     if why is None or row["verdict"] == FAIL or "value" not in row:
         return row
     return row | {"verdict": NOT_MEASURED, "reason": f"not measured: {why}"}
@@ -245,14 +237,13 @@ def with_advice(row: Row, level: float) -> Row:
     """Return the row with the number of further photographs that would decide, if it is undecided."""
     if row["verdict"] != CANNOT_TELL:
         return row
-    if row["measure"].startswith("level"):  # the number is known for means, not for thresholds
-        return row | {"reason": f"{row['reason']}; more photographs are needed"}
-    needed = photographs_to_tell(row["value"], row["low"], row["high"], row["n"], row["threshold"], level)
-    if needed is None:
-        advice = "the value is so close to the limit that no feasible number of photographs would decide"
-        return row | {"reason": f"{row['reason']}; {advice}"}
-    more = max(needed - row["n"], 1)
-    advice = f"about {more:,} more photographs would decide with a power of 80 %, if the value stays the same"
+    more, of_level = None, row["measure"].startswith("level")
+    advice = "the value is so close to the limit that no feasible number of photographs would decide"
+    if of_level:  # the number is known for means, not for thresholds
+        advice = "more photographs are needed"
+    elif needed := photographs_to_tell(row["value"], row["low"], row["high"], row["n"], row["threshold"], level):
+        more = max(needed - row["n"], 1)
+        advice = f"about {more:,} more photographs would decide with a power of 80 %, if the value stays the same"
     return row | {"more": more, "reason": f"{row['reason']}; {advice}"}
 
 
@@ -271,6 +262,3 @@ def _expanded(limits: Mapping[str, float], edits: Sequence[str], known: set[str]
                 raise unknown("edit", pattern, edits)
             expanded[pattern] = limit
     return list(expanded.items())
-
-
-SCHEMA = schema("model edit measure n value low high threshold verdict more reason")
