@@ -34,25 +34,10 @@ from unswayed.evaluation.predictions import (
 from .. import Row
 from ..settings import GateSettings
 from ..statistics.paired import IntervalSettings
+from . import limits
 from .compare import comparison_rows
 from .drop import dropped_accuracy
-from .limits import (
-    CANNOT_TELL,
-    FAIL,
-    NOT_MEASURED,
-    PASS,
-    SCHEMA,
-    Rules,
-    Verdict,
-    check_row,
-    not_measured,
-    out_of_reach,
-    read_rules,
-    sweep_rows,
-    threshold_rows,
-    with_advice,
-    withheld,
-)
+from .limits import CANNOT_TELL, FAIL, NOT_MEASURED, PASS, Rules, Verdict
 from .outcomes import TOO_FEW_TO_PASS, each_outcomes, read_pair, weight_of_one
 
 EXITS = {PASS: 0, FAIL: 1, CANNOT_TELL: 3, NOT_MEASURED: 3}
@@ -98,7 +83,7 @@ def check(predictions: Predictions, settings: GateSettings) -> GateResult:
     """
     given = dict(vars(settings))
     how = {name: given.pop(name) for name in ("common", "resamples", "seed")}
-    return run_checks(predictions, read_rules(**given), **how)
+    return run_checks(predictions, limits.read_rules(**given), **how)
 
 
 def run_checks(
@@ -137,11 +122,11 @@ def run_checks(
         table = dropped_accuracy(judged, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed)
         known = {*table["edit"], *facts.order}
         for model in chosen:
-            rows += threshold_rows(model, table.filter(model=model), rules, known, facts)
+            rows += limits.threshold_rows(model, table.filter(model=model), rules, known, facts)
     if rules.min_threshold:
         for found in each_outcomes(judged, chosen):
-            rows += sweep_rows(found, rules, facts, settings)
-    rows = [withheld(row, suspicion_in(facts.cards.get(row["model"], {}))) for row in rows]
+            rows += limits.sweep_rows(found, rules, facts, settings)
+    rows = [limits.withheld(row, suspicion_in(facts.cards.get(row["model"], {}))) for row in rows]
     if rules.baseline is not None:
         pairs = _pairs(chosen, model_names(rules.baseline), bool(rules.models))
         old_cards = read_cards(rules.baseline)
@@ -158,10 +143,15 @@ def run_checks(
             suspected = suspicion_in(facts.cards.get(model, {})), suspicion_in(old_card)
             reason = suspected[0] or (f"the baseline cannot be compared with: {suspected[1]}" if suspected[1] else None)
             compared = _baseline_rows(predictions, model, other, rules, facts, old_card, settings, overlap)
-            rows += [withheld(row, reason) for row in compared]
+            rows += [limits.withheld(row, reason) for row in compared]
         alone = [name for name in chosen if name not in dict(pairs)]
-        rows += [not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model") for name in alone]
-    checks = pl.DataFrame([with_advice(row, rules.level) for row in rows], schema=SCHEMA, infer_schema_length=None)
+        rows += [
+            limits.not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model")
+            for name in alone
+        ]
+    checks = pl.DataFrame(
+        [limits.with_advice(row, rules.level) for row in rows], schema=limits.SCHEMA, infer_schema_length=None
+    )
     return GateResult(verdict(checks), checks, tuple(overlaps), (*rules.doubts, *remarks(facts.cards, chosen)))
 
 
@@ -216,18 +206,20 @@ def _baseline_rows(
     (_, old), *_ = each_model(rules.baseline, ("model", "edit"), models=[other])
     lost = set(old["edit"]) - {row["edit"] for row in compared} - {SOURCE, *([ORIGINAL] if of_drop else [])}
     reason = "the baseline has predictions for it, but these predictions have none for the same pictures"
-    rows = [not_measured(model, edit, measure, rules.margin, reason) for edit in facts.sorted(lost)]
+    rows = [limits.not_measured(model, edit, measure, rules.margin, reason) for edit in facts.sorted(lost)]
     for row in compared:
         if of_drop and row["edit"] == ORIGINAL:
             continue
         names = ("drop_difference", "low", "high") if of_drop else _ACCURACY_LOST
         ends = [row[name] if of_drop else -row[name] for name in names]
-        checked = check_row({**row, "model": model}, measure, ends, rules.margin, verdict=PASS if unchanged else None)
+        checked = limits.check_row(
+            {**row, "model": model}, measure, ends, rules.margin, verdict=PASS if unchanged else None
+        )
         if unchanged:
             checked["reason"] = SAME_WEIGHTS
         elif of_drop:
             original = row["first_accuracy"] + row["first_drop"] / 100
-            checked = withheld(checked, out_of_reach(original, chance_in(card), rules.margin))
+            checked = limits.withheld(checked, limits.out_of_reach(original, chance_in(card), rules.margin))
         if overlap is not None and partial:
             checked["reason"] = f"{checked['reason']} ({overlap.brief})"
         rows.append(checked)
