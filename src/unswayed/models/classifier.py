@@ -133,9 +133,7 @@ class Classifier:
             kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[str(self.precision)]
             precision = torch.autocast(torch.device(self.device).type, dtype=kind)
         with evaluating(self.module), precision:
-            return self._answers(self.module(batch))
-
-    def _answers(self, output: object) -> torch.Tensor:
+            output: object = self.module(batch)
         if not isinstance(output, torch.Tensor):
             raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
         if output.is_complex() or output.dtype == torch.bool:

@@ -40,17 +40,14 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | Non
         raise UserError(f"{spec} names no function", allowed="python:FILE.py:function or python:module:function")
     spec.check_options("layer")
     with _beside(code) as path:
-        module = _module(code, path)
+        with _blamed(f"{code} cannot be imported"):
+            module = _module(code, path)
         function = getattr(module, name, None)
         if not callable(function):
             public = [known for known, value in vars(module).items() if callable(value) and known[0] != "_"]
             raise unknown(f"function in {code}", name, public)
-        try:
+        with _blamed(f"{name}() of {code} failed"):
             model = function()
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"{name}() of {code} failed: {type(error).__name__}: {error}") from error
     if not isinstance(model, Classifier):
         raise UserError(
             f"{name}() of {code} returned a {type(model).__name__}",
@@ -90,20 +87,26 @@ def _beside(code: str) -> Iterator[Path | None]:
 
 
 def _module(code: str, path: Path | None) -> ModuleType:
+    if path is None:
+        return importlib.import_module(code)
+    name = f"unswayed_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    file = importlib.util.spec_from_file_location(name, path)
+    assert file is not None and file.loader is not None
+    module = importlib.util.module_from_spec(file)
+    sys.modules[name] = module
+    file.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """A block of the user's code, whose errors become a UserError that begins with `what`."""
     try:
-        if path is None:
-            return importlib.import_module(code)
-        name = f"unswayed_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
-        file = importlib.util.spec_from_file_location(name, path)
-        assert file is not None and file.loader is not None
-        module = importlib.util.module_from_spec(file)
-        sys.modules[name] = module
-        file.loader.exec_module(module)
-        return module
+        yield
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"{code} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UserError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _code_hash(module: ModuleType, path: Path | None) -> str | None:

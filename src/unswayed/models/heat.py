@@ -68,17 +68,16 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
         return known[name]
     if not layers:
         raise UserError("no layer of this model has spatial positions, so it has no heat map")
-    grids = [index for index, (layer, _) in enumerate(layers) if layer.reshape != "tokens"]
-    norms = [
-        index
-        for index, (layer, kind) in enumerate(layers)
-        if layer.reshape == "tokens" and "Norm" in kind and _block(layer.name)
-    ]
-    # A grid that comes after the last block's tokens (Swin, EdgeNeXt) is nearer to the output than they are.
-    if norms and (not grids or norms[-1] > grids[-1]):
-        last = _block(layers[norms[-1]][0].name)
-        return next(layers[index][0] for index in norms if _block(layers[index][0].name) == last)
-    return layers[grids[-1] if grids else -1][0]
+    # Grids, and the norms of blocks of tokens. A grid that comes after the last block's tokens (Swin, EdgeNeXt) is
+    # nearer to the output than they are.
+    useful = [layer for layer, kind in layers if layer.reshape != "tokens" or ("Norm" in kind and _block(layer.name))]
+    if not useful:
+        return layers[-1][0]
+    last = useful[-1]
+    if last.reshape != "tokens":
+        return last
+    block = _block(last.name)
+    return next(layer for layer in useful if layer.reshape == "tokens" and _block(layer.name) == block)
 
 
 def _describe(name: str, output: torch.Tensor) -> HeatLayer | None:

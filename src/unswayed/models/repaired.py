@@ -88,7 +88,10 @@ def open_repaired(spec: Spec, labels: LabelSpace | None = None, **where: str | N
     except BUILD_ERRORS:
         raise UserError(f"{folder / WEIGHTS} does not fit the network of its card, {architecture}") from None
     training = {name: value for name, value in card["training"].items() if name not in ("history", "settings")}
-    origin = {"base": card["base"], **training, **origin_in(architecture), **origin_of(folder), **code}
+    # The network's own description comes back into the origin, so that it can be described again.
+    names = {"library": "library", "name": "architecture", "settings": "settings"}
+    described = {names[key]: value for key, value in architecture.items() if key in names}
+    origin = {"base": card["base"], **training, **described, **origin_of(folder), **code}
     model = classifier_of(spec, module, Transform.from_json(card["transform"]), space, where, origin)
     if model.weights_hash != card["weights_sha256"]:
         raise UserError(f"the weights in {folder} are not those that its card states: the files have changed")
@@ -118,11 +121,8 @@ def with_new_head(model: Classifier, classes: int, seed: int = 0) -> nn.Module:
             module.reset_classifier(classes, **({"global_pool": pool} if pool else {}))
         else:
             name = classification_layer(model)
-            parent, _, last = name.rpartition(".")
-            width = module.get_submodule(name).in_features
-            setattr(module.get_submodule(parent), last, nn.Linear(width, classes))
-    result: nn.Module = module.to(model.device)
-    return result
+            module.set_submodule(name, nn.Linear(module.get_submodule(name).in_features, classes))
+    return module.to(model.device)
 
 
 def for_classes(model: Classifier, labels: LabelSpace, seed: int) -> Classifier:
@@ -155,16 +155,9 @@ def architecture_of(model: Classifier) -> Architecture:
         name = str(model.origin.get("architecture"))
     else:
         return {}
-    given = model.origin.get("settings", {})
-    settings = {key: value for key, value in given.items() if key not in _WEIGHTS}
+    settings = {key: value for key, value in model.origin.get("settings", {}).items() if key not in _WEIGHTS}
     described = {"library": library, "name": name, **({"settings": settings} if settings else {})}
     return described if _gives_same_network(described, model) else {}
-
-
-def origin_in(architecture: Architecture) -> Architecture:
-    """The entries for the origin of a model that was built by a card's description, so that it is described again."""
-    names = {"library": "library", "name": "architecture", "settings": "settings"}
-    return {names[key]: value for key, value in architecture.items() if key in names}
 
 
 def check_architecture(architecture: Architecture, where: str) -> None:
@@ -172,14 +165,21 @@ def check_architecture(architecture: Architecture, where: str) -> None:
     if not architecture:
         return
     require_fields(architecture, {"library": str, "name": str, "settings": dict[str, Any] | None}, where)
-    library, settings = architecture["library"], architecture.get("settings") or {}
-    if not _is_offline(library, architecture["name"]):
-        raise UserError(
-            f"{where}: {library} {architecture['name'][:LONGEST]}", allowed="a classifier's name in timm or torchvision"
-        )
+    library, name, settings = architecture["library"], architecture["name"], architecture.get("settings") or {}
+    # The detectors and segmenters of torchvision fetch weights of their backbones, also if they are built without
+    # weights; timm downloads a name with a colon (`hf-hub:…`) from a hub.
+    if not (name in classifiers() if library == "torchvision" else library == "timm" and ":" not in name):
+        raise UserError(f"{where}: {library} {name[:LONGEST]}", allowed="a classifier's name in timm or torchvision")
     for name, value in settings.items():
-        refused = name not in _TORCHVISION if library == "torchvision" else _is_refused(name)
-        if refused or not _is_plain(value):
+        if library == "torchvision":
+            allowed = name in _TORCHVISION
+        else:
+            allowed = not any(part in name for part in _REFUSED)
+        if isinstance(value, str):
+            allowed = allowed and len(value) <= LONGEST
+        else:
+            allowed = allowed and isinstance(value, (int, float)) and abs(value) <= LARGEST
+        if not allowed:
             raise UserError(
                 f"{where}: the setting '{name[:LONGEST]}'",
                 allowed=f"settings of the network; true, false, numbers up to {LARGEST}, texts up to {LONGEST} letters",
@@ -196,9 +196,8 @@ def built(architecture: Architecture, state: Mapping[str, torch.Tensor], classes
     without_memory = _EmptyOnMeta() if architecture["library"] == "torchvision" else torch.device("meta")
     with without_memory, _little_more_than(state):
         wanted = _random(architecture, classes, settings).state_dict()
-    if {name: tensor.shape for name, tensor in wanted.items()} != {
-        name: tensor.shape for name, tensor in state.items()
-    }:
+    shapes, stated = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (wanted, state))
+    if shapes != stated:
         raise ValueError("the shapes differ")
     module = _random(architecture, classes, settings)
     module.load_state_dict(dict(state))
@@ -226,9 +225,8 @@ def _little_more_than(state: Mapping[str, torch.Tensor]) -> Iterator[None]:
             if tensors < 0 or numbers < 0:
                 raise ValueError("the network is larger than its file")
 
-    with contextlib.ExitStack() as until_built:
-        until_built.callback(hooks.register_module_parameter_registration_hook(counted).remove)
-        until_built.callback(hooks.register_module_buffer_registration_hook(counted).remove)
+    parameters = hooks.register_module_parameter_registration_hook(counted)
+    with parameters, hooks.register_module_buffer_registration_hook(counted):
         yield
 
 
@@ -237,27 +235,7 @@ def _random(architecture: Architecture, classes: int, settings: Architecture) ->
         return build(architecture["name"], classes, settings)
     from .from_timm import timm  # which also registers hybrid_resnet50_vits
 
-    module: nn.Module = timm.create_model(architecture["name"], pretrained=False, num_classes=classes, **settings)
-    return module
-
-
-def _is_offline(library: str, name: str) -> bool:
-    """Whether a network is built by that name without the network."""
-    if library == "torchvision":
-        # Its detectors and segmenters fetch weights of their backbones, also if they are built without weights.
-        return name in classifiers()
-    # timm downloads a name with a colon (`hf-hub:…`) from a hub, also without its weights.
-    return library == "timm" and ":" not in name
-
-
-def _is_refused(name: str) -> bool:
-    return any(part in name for part in _REFUSED)
-
-
-def _is_plain(value: object) -> bool:
-    if isinstance(value, str):
-        return len(value) <= LONGEST
-    return isinstance(value, (int, float)) and abs(value) <= LARGEST
+    return timm.create_model(architecture["name"], pretrained=False, num_classes=classes, **settings)
 
 
 def _gives_same_network(architecture: Architecture, model: Classifier) -> bool:
