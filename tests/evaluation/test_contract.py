@@ -10,8 +10,7 @@ import torch
 
 from unswayed.analyses.drops.gate import check
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
-from unswayed.evaluation.contract import check_accuracy
-from unswayed.evaluation.label_orders import suspect_order
+from unswayed.evaluation.contract import check_accuracy, suspect_order
 from unswayed.labels import imagenet, own
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels

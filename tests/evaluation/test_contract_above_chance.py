@@ -16,7 +16,7 @@ from color_world import CLASSES, coloured
 from unswayed.analyses.drops.gate import check
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, read_predictions, run_evaluation
-from unswayed.evaluation.label_orders import suspect_exchange
+from unswayed.evaluation.contract import suspect_exchange
 from unswayed.labels import imagenet, own
 from unswayed.models import Classifier
 from unswayed.models.opening import brings_transform

@@ -17,7 +17,7 @@ import unswayed
 from color_world import CLASSES
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
-from unswayed.evaluation.finishing import record_failure
+from unswayed.evaluation.evaluation import record_failure
 from unswayed.files.locks import Lock
 from unswayed.models import Classifier, Transform
 from unswayed.specs import slug_of

@@ -14,9 +14,9 @@ from unswayed.analyses.drops.gate import check
 from unswayed.benchmark import Benchmark, BuildSettings, build
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.evaluation.contract import check_plausible
 from unswayed.evaluation.head_fitting import choose_training, fit_source_head
 from unswayed.evaluation.model_cards import sentences_in
+from unswayed.evaluation.study import check_plausible
 from unswayed.models import open_model
 from unswayed.models.training_photographs import trained_on
 from unswayed.sources import open_source

@@ -13,11 +13,10 @@ from unswayed.benchmark.building import build
 from unswayed.benchmark.plan import BuildSettings
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.evaluation.contract import check_plausible
-from unswayed.evaluation.label_orders import suspect_order
+from unswayed.evaluation.contract import suspect_order
 from unswayed.evaluation.model_cards import sentences_in
 from unswayed.evaluation.noise import NoiseSettings, choose_levels
-from unswayed.evaluation.study import run_study
+from unswayed.evaluation.study import check_plausible, run_study
 from unswayed.labels import RIVAL10, LabelSpace, imagenet
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels

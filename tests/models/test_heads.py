@@ -13,7 +13,7 @@ import torch
 from unswayed.errors import UserError
 from unswayed.evaluation.inputs import Pictures
 from unswayed.models import fit_head, open_model
-from unswayed.models.heads import RELEASED, Training, check_framing, classification_layer, split, train_linear
+from unswayed.models.heads import RELEASED, Training, classification_layer, split, train_linear
 
 
 def colored(label: int, seed: int) -> np.ndarray:
@@ -92,14 +92,14 @@ def test_the_released_preset_trains_every_epoch_on_the_features_as_they_are() ->
 
 def test_a_head_takes_pictures_in_its_own_framing_only(saved: Path) -> None:
     model = open_model(f"head:{saved}", device="cpu")
-    check_framing(model, "squash")  # trained without a record of its framing
+    model.check_framing("squash")  # trained without a record of its framing
     squashed = replace(model, origin={"head": {"frame": "squash"}})
     for frame in ("squash", None):
-        check_framing(squashed, frame)
+        squashed.check_framing(frame)
     framed = Pictures("BENCH", model.labels, (), {"identity": {"settings": {"frame": "center"}}})
     assert framed.frame == "center"
     with pytest.raises(UserError, match="--frame squash, and these have --frame center"):
-        check_framing(squashed, framed.frame)
+        squashed.check_framing(framed.frame)
 
 
 def test_the_split_holds_out_of_every_class_and_never_shares() -> None:

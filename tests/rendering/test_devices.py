@@ -6,7 +6,7 @@ import torch
 from command_line import refused
 from gaussian_network import gaussian
 from unswayed.errors import UserError
-from unswayed.jobs.resources import in_parts, is_out_of_memory, shrinking
+from unswayed.jobs.resources import is_out_of_memory, shrinking
 from unswayed.jobs.settings import choose_device
 from unswayed.rendering.networks.loading import choose_batch_size, choose_precision, out_of_memory
 
@@ -27,17 +27,18 @@ def test_memory_that_runs_out_halves_the_batch():
 def test_a_batch_that_does_not_fit_passes_in_parts():
     sizes = []
 
-    def run(part):
+    def doubled(part):
         sizes.append(len(part))
         if len(part) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return part * 2
 
     batch = torch.arange(7.0)
-    assert torch.equal(in_parts(run, batch), batch * 2)
+    doubles, size = shrinking(lambda size: torch.cat([doubled(part) for part in batch.split(size)]), 7)
+    assert torch.equal(doubles, batch * 2) and size == 1
     assert sizes == [7, 3, 1, 1, 1, 1, 1, 1, 1]
     with pytest.raises(torch.OutOfMemoryError, match="mine"):
-        in_parts(lambda part: (_ for _ in ()).throw(torch.OutOfMemoryError("mine")), batch)
+        shrinking(lambda size: (_ for _ in ()).throw(torch.OutOfMemoryError("mine")), 7)
 
 
 def test_out_of_memory_with_one_picture_is_an_error_that_says_what_to_do():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -142,6 +143,7 @@ _COLUMNS = (
 )
 
 
+@functools.cache
 def schema() -> pyarrow.Schema:
     """Return the manifest's columns."""
     return parquet_columns(_COLUMNS)

@@ -14,7 +14,7 @@ from typing import Any
 from unswayed.choices import one_line
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.storage import address, fetch_pictures
-from unswayed.files.whole import MOST_PICTURE, read_file
+from unswayed.files.whole import MOST_PICTURE, hash_files, read_file
 from unswayed.rendering.layers import written_rate
 from unswayed.sources.pictures import pixels_of
 
@@ -109,8 +109,10 @@ def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 
         for path, digest in (("path", "sha256"), ("mask_path", "mask_sha256"))
         if row.get(path) and row.get(digest)
     ]
-    with ThreadPoolExecutor(workers) as pool:
-        return [problem for problem in pool.map(lambda file: _read(root, *file)[1], files) if problem is not None]
+    inside = [path for path, _ in files if not _is_outside(path)]
+    hashes = dict(zip(inside, hash_files([root / path for path in inside], MOST_PICTURE, workers), strict=True))
+    problems = (_problem(root, path, expected, hashes.get(path)) for path, expected in files)
+    return [problem for problem in problems if problem is not None]
 
 
 def _plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
@@ -181,16 +183,29 @@ def _validity_problem(row: Record) -> Problem | None:
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
     """Return a file's bytes, or what is wrong with it."""
-    if leads_out(path.replace("\0", "")):  # no file has a zero byte in its name, wherever it is
-        return None, Problem(path, "is outside the benchmark")
+    if _is_outside(path):
+        return None, _problem(root, path, expected, None)
     try:
         data = read_file(root / path, MOST_PICTURE)
     except UserError as error:
+        return None, _problem(root, path, expected, error)
+    return data, _problem(root, path, expected, hashlib.sha256(data).hexdigest())
+
+
+def _is_outside(path: str) -> bool:
+    return leads_out(path.replace("\0", ""))  # no file has a zero byte in its name, wherever it is
+
+
+def _problem(root: Path, path: str, expected: str | None, hashed: str | UserError | None) -> Problem | None:
+    """What is wrong with a file, by its SHA-256 or why it has none; None for a file outside, which is not read."""
+    if hashed is None:
+        return Problem(path, "is outside the benchmark")
+    if isinstance(hashed, UserError):
         there = os.path.exists(root / path)
-        return None, Problem(path, f"cannot be read ({error.given})" if there else "is missing")
-    if hashlib.sha256(data).hexdigest() != expected:
-        return data, Problem(path, "is not the file that was written (its SHA-256 differs)")
-    return data, None
+        return Problem(path, f"cannot be read ({hashed.given})" if there else "is missing")
+    if hashed != expected:
+        return Problem(path, "is not the file that was written (its SHA-256 differs)")
+    return None
 
 
 def _rate_problems(row: Record, mask: bytes) -> list[Problem]:

@@ -7,42 +7,29 @@ probabilities get a remark. Both are kept in the model's card, or in FOLDER/susp
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from unswayed.benchmark.rows import SOURCE_EDIT
-from unswayed.choices import Frame
-from unswayed.errors import BadPicture, UserError
-from unswayed.files.whole import remove_file, write_json
-from unswayed.jobs.resources import in_parts
-from unswayed.masks.checks import doubted_masks
+from unswayed.errors import UserError
+from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.opening import brings_transform
-from unswayed.models.training_photographs import training_overlap
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Geometry, paper
-
-from .label_orders import DOUBT, SURE, Cause, at_least, clearly_better, suspect_exchange, suspect_order
-from .probes import Careful
-from .saliency import MaskedPicture, opened_pictures
-
-if TYPE_CHECKING:
-    from unswayed.benchmark import Benchmark
-    from unswayed.models import Classifier
-    from unswayed.sources import Source
-
 
 SANITY = 64  # originals that are checked before any prediction is stored
 REPEATED = 2  # pictures that are classified again, to see whether the predictions stay the same
 TRIED = 64  # pictures that other transforms are tried on
 TOGETHER = 32  # of them in one batch
 NEAR_ONE = 0.01  # how far the sum of rounded probabilities may be from 1
+DOUBT = 0.01  # significance level where accuracy is near chance, or one order is compared with another
+SURE = 0.001  # significance level, after Bonferroni's correction, where accuracy is above chance
+NAMED = 6  # outputs or pairs of classes that a message names
 Original = TypeVar("Original")
 # (geometry, places) -> (n, crop, crop, 3) uint8: the originals at these places, cropped for that geometry.
 Crops = Callable[[Geometry, np.ndarray], torch.Tensor]
@@ -55,8 +42,7 @@ def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, 
     """
     # A small batch is repeated in a larger one, together with the negatives of its pictures.
     company = crops if batch > len(crops) else torch.cat([crops, 255 - crops])
-    few = model.from_pixels(company)
-    again = model.logits(few)[: len(crops)]
+    again = model.classify(company, len(company))[: len(crops)]
     if not torch.isfinite(scored).all() or not torch.isfinite(again).all():
         raise UserError(
             f"{model.name} returns NaN or infinite logits",
@@ -65,7 +51,7 @@ def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, 
     # If the logits are the same in another batch and another pass, both checks are passed.
     if _same(model, scored, again):
         return
-    if not _same(model, again, model.logits(few)[: len(crops)]):
+    if not _same(model, again, model.classify(company, len(company))[: len(crops)]):
         raise UserError(
             f"{model.name} returns different logits for the same pictures in two passes",
             allowed="a deterministic model: dropout or other noise seems to be active in eval() mode",
@@ -89,8 +75,9 @@ def check_originals(
 ) -> tuple[list[str], list[str]]:
     """Return what is suspicious about a model, and remarks for a reader of its numbers, from its answers on originals.
 
-    outputs: (m, classes), its logits for some of them; of_probabilities: whether the results are computed from its
-    probabilities; the others: see `check_accuracy`.
+    crops: the n originals in any geometry; labels: (n,) in the benchmark's space, -1 unknown; answers: (n,) the arg max
+    of the model's own logits; predicted: (n,) the answers in the benchmark's space, as they are scored; outputs:
+    (m, classes), its logits for some of them; of_probabilities: whether its probabilities determine the results.
     """
     scores = suspect_scores(model.name, outputs)
     outside, most = classes_left_out(model.name, mapping, answers)
@@ -109,11 +96,7 @@ def check_accuracy(
     answers: np.ndarray,
     predicted: np.ndarray,
 ) -> str | None:
-    """Return what is suspicious about the accuracy on originals, with the likely cause; None if nothing is.
-
-    crops: the n originals in any geometry; labels: (n,) in the benchmark's space, -1 unknown; answers: (n,) the arg max
-    of the model's own logits; predicted: (n,) the answers in the benchmark's space, as they are scored.
-    """
+    """Return what is suspicious about the accuracy on originals, with the likely cause; None if nothing is."""
     known = np.flatnonzero(labels >= 0)
     if not len(known):
         return None
@@ -122,13 +105,13 @@ def check_accuracy(
     order = suspect_order(model.labels, mapping, answers, labels, predicted == labels)
     chance = chance_of(mapping)
     # A few pictures cannot show that a good model is better than chance; no warning if it is nearer to perfect.
-    at_chance = not _beats(round(right * len(labels)), len(labels), chance) and right < (1 + chance) / 2
+    beaten = at_least(round(right * len(labels)), len(labels), chance) < DOUBT
+    at_chance = not beaten and right < (1 + chance) / 2
     told = f"{model.name}: accuracy on {len(labels)} originals is {right:.1%} (chance is {chance:.1%})"
     if order is not None:
         return f"{told}; suspected: the label order. {order.explanation}"
     # Models that come with their transform are prepared as their authors say; others only as well as their users know.
-    doubted = at_chance or (model.adapt is None and not brings_transform(model.spec))
-    if doubted and not model.transform.checked:
+    if not model.transform.checked and (at_chance or (model.adapt is None and not brings_transform(model.spec))):
         # Half of the pictures is enough to show the cause of an accuracy at chance.
         few = np.array(sanity_sample(range(len(known)), TRIED // 2 if at_chance else TRIED))
         stated = (predicted == labels)[few]
@@ -194,19 +177,29 @@ def suspect_transform(
     places: (n,) which of the originals are tried; labels, right: (n,) their labels, and whether the model classifies
     them correctly with its own transform. Unless the accuracy is at chance, the difference must be beyond doubt.
     """
+    own, half, zero, one = model.transform, (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
+    swapped = "BGR" if own.channels == "RGB" else "RGB"
+    common = {
+        "ImageNet's mean and std": replace(own, mean=IMAGENET_MEAN, std=IMAGENET_STD, scale=1.0),
+        "mean 0.5 and std 0.5": replace(own, mean=half, std=half, scale=1.0),
+        "pixels in [0, 1] without mean and std": replace(own, mean=zero, std=one, scale=1.0),
+        "pixels in [0, 255] without mean and std": replace(own, mean=zero, std=one, scale=255.0),
+        f"channels as {swapped}": replace(own, channels=swapped),
+    }
+    variants = {name: replace(model, transform=other) for name, other in common.items() if other != own}
+    if paper(own) != own:
+        variants["resize 256 and crop 224"] = model.with_transform("paper")
 
     def correct(variant: Classifier, some: np.ndarray) -> np.ndarray:
-        parts = crops(variant.transform.geometry, places[some]).split(TOGETHER)
-        predicted = [mapping.apply(variant.logits(variant.from_pixels(part))).argmax(1).cpu() for part in parts]
-        return torch.cat(predicted).numpy() == labels[some]
+        logits = variant.classify(crops(variant.transform.geometry, places[some]), TOGETHER)
+        return mapping.apply(logits).argmax(1).cpu().numpy() == labels[some]
 
-    variants = list(_usual(model))
     level = None if at_chance else SURE / len(variants)
     wrong, fine = np.flatnonzero(~right), np.flatnonzero(right)
     if not clearly_better(np.ones_like(right), right, level):
         return None
     best: Cause | None = None
-    for name, variant in variants:
+    for name, variant in variants.items():
         guessed = right.copy()
         try:
             guessed[wrong] = correct(variant, wrong)
@@ -219,31 +212,8 @@ def suspect_transform(
         if clearly_better(guessed, right, level) and (best is None or share > best.accuracy):
             text = f"With {name} accuracy on {len(right)} of them would be {share:.1%} instead of {right.mean():.1%}"
             advice = "" if at_chance else "; if your transform is right, state `checked` in it"
-            best = Cause("transform", text + advice, share)
+            best = Cause(text + advice, share)
     return best
-
-
-def _usual(model: Classifier) -> Iterator[tuple[str, Classifier]]:
-    """Yield names and variants of the model under the common transforms that differ from its own."""
-    own = model.transform
-    half, zero, one = (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
-    swapped = "BGR" if own.channels == "RGB" else "RGB"
-    common = {
-        "ImageNet's mean and std": replace(own, mean=IMAGENET_MEAN, std=IMAGENET_STD, scale=1.0),
-        "mean 0.5 and std 0.5": replace(own, mean=half, std=half, scale=1.0),
-        "pixels in [0, 1] without mean and std": replace(own, mean=zero, std=one, scale=1.0),
-        "pixels in [0, 255] without mean and std": replace(own, mean=zero, std=one, scale=255.0),
-        f"channels as {swapped}": replace(own, channels=swapped),
-    }
-    for name, transform in common.items():
-        if transform != own:
-            yield name, replace(model, transform=transform)
-    if paper(own) != own:
-        yield "resize 256 and crop 224", model.with_transform("paper")
-
-
-def _beats(right: int, count: int, chance: float) -> bool:
-    return at_least(right, count, chance) < DOUBT
 
 
 def _same(model: Classifier, logits: torch.Tensor, other: torch.Tensor) -> bool:
@@ -260,91 +230,150 @@ def sanity_sample(originals: Sequence[Original], count: int) -> list[Original]:
     return [originals[int(place)] for place in np.linspace(0, len(originals) - 1, count).round()]
 
 
-BATCH = 16
+class Cause(NamedTuple):
+    """A likely cause of a bad accuracy, and what the accuracy would be without it."""
+
+    explanation: str
+    accuracy: float
 
 
-def check_plausible(
-    model: Classifier,
-    pictures: Source | Benchmark,
-    folder: str | Path,
-    frame: Frame = "object",
-    skipped: Container[str] = (),
-    careful: Careful | None = None,
-) -> None:
-    """Record what is suspicious about the model's accuracy on up to 64 originals, as `evaluate` does.
+def suspect_order(
+    space: LabelSpace,
+    mapping: LabelMapping,
+    answers: np.ndarray,
+    labels: np.ndarray,
+    stated: np.ndarray | None = None,
+) -> Cause | None:
+    """Return the order of classes that explains the predictions clearly better than the stated one, or None.
 
-    Refuses a model whose logits are not finite or not reproducible. skipped: photographs that are not read; careful:
-    called with each photograph and with the model before they are used.
+    Tried: constant shifts, reversed, alphabetical and index-as-text orders and their inverses; then, if classes have
+    several pictures and one output each, any other assignment of outputs to classes (leave-one-out). stated: which
+    pictures are correct; without it, those whose arg max is an output of the stated class.
     """
-    import torch
-
-    load, ids, mapping, _ = opened_pictures(pictures, model, frame)
-    sample = list(_sampled(load, ids, skipped, careful))
-    if careful is not None:
-        careful("model", model.name)
-    path = _file(folder, model.slug)
-    remove_file(path)
-    if not sample:
-        return
-
-    def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
-        some = [sample[place] for place in places]
-        if some[0].whole and geometry.crop != model.transform.crop:
-            other = replace(model, transform=replace(model.transform, crop=geometry.crop))
-            load_other = opened_pictures(pictures, other, frame)[0]
-            some = [load_other(f"{picture.source_id}/original/0") for picture in some]
-        images = [picture.image if picture.whole else geometry.apply(picture.image) for picture in some]
-        return torch.from_numpy(np.stack(images))
-
-    own = crops(model.transform.geometry, np.arange(len(sample)))
-    logits = torch.cat(
-        [in_parts(lambda some: model.logits(model.from_pixels(some)), part) for part in own.split(BATCH)]
-    )
-    if model.adapt is None:
-        check_answers(model, own[:REPEATED], logits[:REPEATED], min(BATCH, len(own)))
-    labels = np.array([picture.label for picture in sample])
-    answers, predicted = (scores.argmax(1).cpu().numpy() for scores in (logits, mapping.apply(logits)))
-    grave, remarks = check_originals(model, mapping, crops, labels, answers, predicted, logits, of_probabilities=True)
-    seen = training_overlap(model.name, model.origin, _photographs(pictures))
-    doubts = [
-        *grave,
-        None if grave else suspect_exchange(model.name, mapping.target, labels, predicted),
-        doubted_masks(
-            {picture.source_id: picture.about_mask for picture in sample},
-            {picture.source_id: picture.mask_origin for picture in sample if picture.mask_origin is not None},
-        ),
-        seen.suspicion,
-    ]
-    suspicion = "; ".join(doubt for doubt in doubts if doubt)
-    remarks += [seen.remark] if seen.remark else []
-    if suspicion or remarks:
-        write_json(path, {"model": model.name, "suspicion": suspicion, "remarks": remarks})
+    count = len(space.classes)
+    class_of = np.full(count, -1)
+    for index, members in enumerate(mapping.members):
+        class_of[list(members)] = index
+    stated = class_of[answers] == labels if stated is None else stated
+    best: Cause | None = None
+    for name, meaning in _orders(space, answers, [mapping.members[label] for label in labels]):
+        guessed = class_of[meaning[answers]] == labels
+        if clearly_better(guessed, stated) and (best is None or guessed.mean() > best.accuracy):
+            moved = [(int(output), int(meaning[output])) for output in np.flatnonzero(meaning != np.arange(count))]
+            # A few exchanged outputs may happen to give the alphabetical order, so they are named instead.
+            order = f"Its outputs seem to be {name}" if 2 * len(moved) > count else _exchanged(space, moved)
+            best = Cause(f"{order}: accuracy would be {guessed.mean():.1%}", float(guessed.mean()))
+    if any(len(members) > 1 for members in mapping.members):
+        return best
+    truth = np.array([mapping.members[label][0] if mapping.members[label] else -1 for label in labels])
+    learned, fitted = _leave_one_out(answers, truth)
+    # A known order is a better explanation than a table of swaps, so it is preferred unless it explains clearly less.
+    if best is not None and best.accuracy >= (learned == truth).mean() - 0.1:
+        return best
+    if not clearly_better(learned == truth, stated):
+        return best
+    moved = [(output, target) for output, target in sorted(fitted.items()) if output != target]
+    share = float((learned == truth).mean())
+    return Cause(f"{_exchanged(space, moved)}: accuracy would be {share:.1%}", share)
 
 
-def _sampled(
-    load: Callable[[str], MaskedPicture], ids: Iterable[str], skipped: Container[str], careful: Careful | None
-) -> Iterator[MaskedPicture]:
-    """Up to 64 readable originals, evenly spaced."""
-    originals = [sample_id for sample_id in ids if sample_id.split("/")[-2] == "original"]
-    for sample_id in sanity_sample(originals, SANITY):
-        photograph = sample_id.rsplit("/", 2)[0]
-        if photograph in skipped:
+def suspect_exchange(name: str, space: LabelSpace, labels: np.ndarray, predicted: np.ndarray) -> str | None:
+    """Return which pairs of classes the model `name` seems to exchange, at any accuracy; None without any.
+
+    labels, predicted: (n,) in `space`, -1 unknown. More photographs of each of the two classes are answered with the
+    other than rightly: a sign test over both, corrected for the pairs that are confused at all.
+    """
+    known = (labels >= 0) & (predicted >= 0)
+    labels, predicted = labels[known], predicted[known]
+    counts = Counter(zip(labels.tolist(), predicted.tolist(), strict=True))
+    pairs = sorted({(min(pair), max(pair)) for pair in counts if pair[0] != pair[1]})
+    found, gained = [], 0
+    for first, second in pairs:
+        # A class that is always answered with the other, but not the reverse, is a mistake of the model.
+        if counts[first, second] <= counts[first, first] or counts[second, first] <= counts[second, second]:
             continue
-        if careful is not None:
-            careful("picture", photograph)
-        with contextlib.suppress(BadPicture):  # the probe reports it
-            yield load(sample_id)
+        exchanged = counts[first, second] + counts[second, first]
+        right = counts[first, first] + counts[second, second]
+        if at_least(exchanged, exchanged + right, 0.5) * len(pairs) < SURE:
+            among = int(np.isin(labels, (first, second)).sum())
+            found.append(
+                f"{space.classes[first]!r} and {space.classes[second]!r} look exchanged: {exchanged} of {among} "
+                "photographs of them are answered with the other"
+            )
+            gained += exchanged - right
+    if not found:
+        return None
+    accuracy = float((predicted == labels).mean())
+    return (
+        f"{name}: accuracy on {len(labels)} originals is {accuracy:.1%}; suspected: the label order. "
+        f"{'; '.join(found[:NAMED])}{_more(found)}; accuracy would be {accuracy + gained / len(labels):.1%}"
+    )
 
 
-def _photographs(pictures: Source | Benchmark) -> list[str]:
-    """The files of the photographs themselves."""
-    from unswayed.sources import Source
+def _orders(space: LabelSpace, answers: np.ndarray, truth: Sequence[Sequence[int]]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield names and meanings (output -> output that it should be) of the orders that are often confused.
 
-    if isinstance(pictures, Source):
-        return [entry.image for entry in pictures.entries]
-    rows = pictures.manifest.select(["edit", "path"]).to_pylist()
-    return [str(pictures.root / row["path"]) for row in rows if row["edit"] == SOURCE_EDIT and row["path"]]
+    truth: the outputs that are right for each picture.
+    """
+    count = len(space.classes)
+    gaps = [(output - answer) % count for answer, outputs in zip(answers, truth, strict=True) for output in outputs]
+    shifts = np.bincount(np.array(gaps, dtype=np.int64), minlength=count)
+    shift = int(shifts.argmax())
+    if shift:
+        signed = shift if shift <= count // 2 else shift - count
+        text = f"shifted by {abs(signed)}: output j means class j {'+' if signed > 0 else '-'} {abs(signed)}"
+        yield text, (np.arange(count) + shift) % count
+    yield "in reversed order", np.arange(count)[::-1].copy()
+    keys: dict[str, Callable[[int], object]] = {
+        "in alphabetical order (capitals first)": lambda index: space.classes[index],
+        "in alphabetical order": lambda index: space.classes[index].lower(),
+        "in the order of their indices as text (0, 1, 10, 100 …)": str,
+    }
+    if space.wnids:
+        keys["in the order of their WNIDs"] = lambda index: space.wnids[index]
+    for name, key in keys.items():
+        order = np.array(sorted(range(count), key=key))  # type: ignore[arg-type]
+        if (order != np.arange(count)).any():
+            yield name, order
+            yield f"{name}, inverted", np.argsort(order)
 
 
-def _file(folder: str | Path, slug: str) -> Path:
-    return Path(folder) / "suspicions" / f"{slug}.json"
+def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, dict[int, int]]:
+    """Return each picture's class as predicted by the others with the same output, and the class of each output."""
+    counts: dict[int, dict[int, int]] = {}
+    for answer, target in zip(answers.tolist(), truth.tolist(), strict=True):
+        counts.setdefault(answer, {})[target] = counts.get(answer, {}).get(target, 0) + 1
+    learned = np.full(len(truth), -1)
+    for place, (answer, target) in enumerate(zip(answers.tolist(), truth.tolist(), strict=True)):
+        others = {label: count - (label == target) for label, count in counts[answer].items()}
+        best = max(others, key=lambda label: (others[label], -label))
+        learned[place] = best if others[best] > 0 else -2
+    meaning = {answer: max(votes, key=lambda label: (votes[label], -label)) for answer, votes in counts.items()}
+    return learned, {answer: target for answer, target in meaning.items() if target >= 0}
+
+
+def _exchanged(space: LabelSpace, moved: Sequence[tuple[int, int]]) -> str:
+    named = ", ".join(f"output {o} ({space.classes[o]!r}) means {space.classes[t]!r}" for o, t in moved[:NAMED])
+    return f"Some of its outputs seem to be exchanged, {named}{_more(moved)}"
+
+
+def _more(named: Sequence[object]) -> str:
+    return f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+
+
+def clearly_better(guessed: np.ndarray, stated: np.ndarray, level: float | None = None) -> bool:
+    """Return whether one set of predictions is better on the same pictures, by a sign test and by ten points.
+
+    level: of the test; by default 1 %, or at least four corrected predictions and none lost.
+    """
+    gained, lost = int((guessed & ~stated).sum()), int((~guessed & stated).sum())
+    if guessed.mean() < max(0.3, stated.mean() + 0.1) or gained + lost < 4:
+        return False
+    return (level is None and not lost) or at_least(gained, gained + lost, 0.5) < (level or DOUBT)
+
+
+def at_least(successes: int, tries: int, chance: float) -> float:
+    """Return the probability of at least this many successes in independent tries."""
+    from scipy.special import bdtrc  # scipy.stats takes seconds to import
+
+    return float(bdtrc(successes - 1, tries, chance)) if successes > 0 else 1.0

@@ -10,14 +10,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import torch
 
 from unswayed.errors import BadPicture
 from unswayed.jobs.scheduling import counting_waits
-from unswayed.models.transforms import Geometry
+from unswayed.models.transforms import Geometry, cropped
 from unswayed.sources.pictures import read_mask, read_picture
 
 from .model_cards import Picture
@@ -41,19 +40,6 @@ class Batch:
     unreadable: tuple[tuple[str, str], ...]
 
 
-def decode(picture: Picture, geometries: Sequence[Geometry]) -> tuple[list[np.ndarray], list[float]] | str:
-    """Return the picture's crops and the object's share in each, or the reason why it cannot be read."""
-    try:
-        image = read_picture(picture.path)
-        crops = [geometry.apply(image) for geometry in geometries]
-        if picture.mask is None:
-            return crops, [float("nan")] * len(crops)
-        mask = read_mask(picture.mask)
-        return crops, [geometry.survives(mask) for geometry in geometries]
-    except BadPicture as error:
-        return str(error)
-
-
 class Decoder:
     """Decodes the batches of the plan: `plan[i]` are the rows of batch i.
 
@@ -73,18 +59,31 @@ class Decoder:
         self.rows, self.plan, self.geometries, self.workers = rows, plan, tuple(geometries), workers
         self.skipped, self.before = dict(skipped), before
 
-    def batch(self, index: int) -> Batch:
-        """Return one batch, decoded in this thread."""
-        return self.pack(index, self.plan[index], [self.decode(row) for row in self.plan[index]])
-
-    def decode(self, row: int) -> tuple[list[np.ndarray], list[float]] | str:
-        """Return what `decode` does for a row, or the reason why it is skipped."""
-        picture = self.rows[row]
-        if picture.sample_id in self.skipped:
-            return self.skipped[picture.sample_id]
-        if self.before is not None:
-            self.before("picture", picture.sample_id)
-        return decode(picture, self.geometries)
+    def batch(self, index: int, start: int = 0, count: int | None = None) -> Batch:
+        """Return one batch, or the piece of it with `count` rows from `start` on, decoded in this thread."""
+        rows = self.plan[index][start : None if count is None else start + count]
+        kept: list[int] = []
+        decoded: list[tuple[list[np.ndarray], list[float]]] = []
+        unreadable: list[tuple[str, str]] = []
+        for position, picture in enumerate([self.rows[row] for row in rows]):
+            if picture.sample_id in self.skipped:
+                unreadable.append((picture.sample_id, self.skipped[picture.sample_id]))
+                continue
+            if self.before is not None:
+                self.before("picture", picture.sample_id)
+            try:
+                image = read_picture(picture.path)
+                mask = None if picture.mask is None else read_mask(picture.mask)
+                decoded.append(cropped(image, mask, self.geometries))
+                kept.append(position)
+            except BadPicture as error:
+                unreadable.append((picture.sample_id, str(error)))
+        crops, survives = [], []
+        for number, geometry in enumerate(self.geometries):
+            pixels = np.array([crop[number] for crop, _ in decoded], np.uint8)
+            crops.append(torch.from_numpy(pixels.reshape(len(kept), geometry.crop, geometry.crop, 3)))
+            survives.append(np.array([share[number] for _, share in decoded], np.float32))
+        return Batch(index, np.array(kept, np.int64), tuple(crops), tuple(survives), tuple(unreadable))
 
     def batches(self, indices: Sequence[int]) -> Iterator[Batch]:
         """Yield the batches with these indices, in order."""
@@ -97,29 +96,12 @@ class Decoder:
             batch_size=None,
             num_workers=min(self.workers, len(pieces)),
             prefetch_factor=2,
-            collate_fn=_as_it_is,
+            collate_fn=_unchanged,
         )
         arriving = counting_waits(loader)
         for index in indices:
             count = -(-len(self.plan[index]) // PIECE)
             yield _joined(index, list(itertools.islice(arriving, count)))
-
-    def pack(self, index: int, rows: Sequence[int], answers: Sequence[Any]) -> Batch:
-        """Return the results of `decode` for these rows as one batch."""
-        good = [place for place, answer in enumerate(answers) if not isinstance(answer, str)]
-        crops, survives = [], []
-        for number, geometry in enumerate(self.geometries):
-            pixels = np.empty((len(good), geometry.crop, geometry.crop, 3), np.uint8)
-            for place, source in enumerate(good):
-                pixels[place] = answers[source][0][number]
-            crops.append(torch.from_numpy(pixels))
-            survives.append(np.array([answers[source][1][number] for source in good], np.float32))
-        unreadable = tuple(
-            (self.rows[row].sample_id, answer)
-            for row, answer in zip(rows, answers, strict=True)
-            if isinstance(answer, str)
-        )
-        return Batch(index, np.array(good, np.int64), tuple(crops), tuple(survives), unreadable)
 
 
 class _Pieces(torch.utils.data.Dataset):
@@ -132,9 +114,7 @@ class _Pieces(torch.utils.data.Dataset):
         return len(self.pieces)
 
     def __getitem__(self, number: int) -> Batch:
-        index, start = self.pieces[number]
-        rows = self.decoder.plan[index][start : start + PIECE]
-        return self.decoder.pack(index, rows, [self.decoder.decode(row) for row in rows])
+        return self.decoder.batch(*self.pieces[number], PIECE)
 
 
 def _joined(index: int, pieces: Sequence[Batch]) -> Batch:
@@ -155,8 +135,8 @@ def _joined(index: int, pieces: Sequence[Batch]) -> Batch:
     )
 
 
-def _as_it_is(item: Any) -> Any:
-    return item
+def _unchanged(piece: object) -> object:
+    return piece
 
 
 def worker_count(device: str, asked: int | None, picture_bytes: int, share: int = 1) -> int:
@@ -168,7 +148,8 @@ def worker_count(device: str, asked: int | None, picture_bytes: int, share: int 
         return max(0, asked)
     if torch.device(device).type == "cpu":
         return 0
-    workers = min(_cores() // share, 16)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(cores // share, 16)
     try:
         shared = os.statvfs("/dev/shm")
         # Every worker keeps up to three pieces in shared memory; a container may have little of it.
@@ -176,7 +157,3 @@ def worker_count(device: str, asked: int | None, picture_bytes: int, share: int 
     except OSError:
         pass
     return max(0, workers)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

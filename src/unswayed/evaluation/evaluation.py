@@ -9,38 +9,46 @@ PREDICTIONS/.parts/<model>.lock     held by the process that evaluates the model
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 import warnings as python_warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 
 from unswayed.choices import one_line, takes
-from unswayed.errors import CannotWrite, UnswayedWarning, UserError
+from unswayed.errors import CannotWrite, UnswayedWarning, UserError, reason_of
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
-from unswayed.files.whole import make_folder, read_json, remove_file, remove_folder
-from unswayed.jobs import WorkerState, processes_on_a_machine
+from unswayed.files.tables import read_checked
+from unswayed.files.whole import make_folder, read_json, remove_file, remove_folder, write_json
+from unswayed.jobs import processes_on_a_machine
 from unswayed.jobs.monitor import Monitor, View
+from unswayed.jobs.parts import Parts, write_table
 from unswayed.jobs.table_job import SHARES_EACH, Reply, TableJob
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import read_groups
 from unswayed.models.opening import MODELS, model_spec
+from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import model_key, slug_of, split_alias
 
-from .evaluator import Evaluator, FinishedModel, OpenedModel, all_parts, batch_size_for, is_finished
-from .finishing import finish, forget_failures, record_failure
-from .inputs import Pictures, open_pictures
-from .model_cards import FAILED, PARTS, require_room
+from .contract import chance_of, suspect_exchange
+from .evaluator import Evaluator, OpenedModel, all_parts, batch_size_for, is_finished
+from .inputs import ORIGINAL, Pictures, open_pictures
+from .model_cards import FAILED, FINGERPRINT, PARTS, SCHEMA, require_room
 from .reading import read_predictions
 from .settings import EvaluateSettings
 
 if TYPE_CHECKING:
     import polars as pl
 
+ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are worth a warning
 GROUP = 8  # models that share a decoding pass where several worker processes share the models
 
 
@@ -89,9 +97,8 @@ def run_evaluation(
     if not models:
         raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unswayed models")
     settings = EvaluateSettings() if settings is None else settings
-    models, remarks = _distinct(models)
-    specs = _named(models)
-    for model in models:
+    specs, remarks = _named(models)
+    for model in specs.values():
         if isinstance(model, str):
             MODELS.load(model_spec(model).kind)
     target = (
@@ -108,7 +115,7 @@ def run_evaluation(
         if show is not None:
             show(view)
 
-    with Monitor(folder, "evaluate", "predictions", shown) as monitor:
+    with Monitor(folder, "evaluate", "predictions", shown if progress or show else None) as monitor:
         return EvaluationRun(evaluator, monitor, remarks).run()
 
 
@@ -157,15 +164,17 @@ class EvaluationRun:
             ours = [name for name in specs if self._lock(name)]
             refresh(self.folder)
             self.job.count(0)
-            self._run_here([name for name in ours if isinstance(specs[name], Classifier)])
-            self._run_apart([name for name in ours if isinstance(specs[name], str)])
+            here = [name for name in ours if isinstance(specs[name], Classifier)]
+            apart = [name for name in ours if isinstance(specs[name], str)]
+            for name, replies in itertools.chain(self._run_here(here), self._run_apart(apart)):
+                self._conclude(str(name), replies)
         finally:
             for lock in self.locks.values():
                 lock.release()
         with contextlib.suppress(OSError):
             (self.folder / PARTS).rmdir()  # once it is empty
         if not self.failed:
-            forget_failures(self.folder, started)
+            _forget_failures(self.folder, started)
         order = [*specs, *(name for name in self.became if name not in specs)]
         scored, skipped, unfinished = (
             tuple(name for name in order if self.became.get(name) == kind)
@@ -198,19 +207,12 @@ class EvaluationRun:
             self._fail(name, f"another process is evaluating it into {self.folder}: wait for it, or choose another -o")
         return taken
 
-    def _run_here(self, names: Sequence[str]) -> None:
+    def _run_here(self, names: Sequence[str]) -> Iterator[tuple[Hashable, list[Reply]]]:
         """Run the models in this process."""
-        if not names:
-            return
-        evaluator, device = replace(self.evaluator, opened={}), self.job.devices[0]
+        if names:
+            yield from self.job.run(replace(self.evaluator, opened={}), [names], here=self.job.devices[0])
 
-        def watch(states: Sequence[WorkerState]) -> None:
-            self.job.monitor.watch([replace(state, name=device, device=device) for state in states])
-
-        for name, replies in self.job.run(evaluator, [names], here=watch):
-            self._conclude(str(name), replies)
-
-    def _run_apart(self, names: Sequence[str]) -> None:
+    def _run_apart(self, names: Sequence[str]) -> Iterator[tuple[Hashable, list[Reply]]]:
         """Run the models in worker processes: they share a decoding pass, on several devices in groups."""
         if not names:
             return
@@ -222,24 +224,23 @@ class EvaluationRun:
         batches = -(-len(self.pictures) // (settings.batch_size or batch_size_for(devices[0])))
         wanted = 1 if len(devices) == 1 else -(-SHARES_EACH * len(devices) // len(groups))
         shares = max(1, min(wanted, batches // self.job.shard[1]))
-        for name, replies in self.job.run(evaluator, groups, shares):
-            self._conclude(str(name), replies)
+        yield from self.job.run(evaluator, groups, shares)
 
     def _conclude(self, name: str, replies: Sequence[Reply]) -> None:
         """Write what became of a model, now that all its shares of this run are done."""
         error = next((reply.error for reply in replies if reply.error is not None), None)
         results = [reply.result for reply in replies if reply.result is not None]
-        finished = next((result for result in results if isinstance(result, FinishedModel)), None)
+        known = next((result for result in results if isinstance(result, str)), None)
         try:
             self.job.monitor.check_folder()
             if error is not None:
                 raise UserError(error)
-            if finished is None:
+            if known is None:
                 self._merge(name, results[0])
-            elif finished.stored_as is None:
-                self._already(name)
+            elif known == name:
+                self._skip(name)
             else:
-                self.stored_as[name] = known = finished.stored_as
+                self.stored_as[name] = known
                 self.remarks.append(
                     f"{name} is the same model as {known}, whose predictions are already in {self.folder}"
                 )
@@ -256,28 +257,29 @@ class EvaluationRun:
     def _merge(self, name: str, opened: OpenedModel) -> None:
         """Write the predictions of a model if all parts are there; if another shard is still at work, that is later."""
 
-        def missing() -> int:
-            return opened.batches - len(opened.parts(self.folder).done)
+        def parts() -> Parts:
+            return Parts(opened.folder(self.folder, opened.size))
 
         def merge() -> bool:
-            if missing():
-                raise UserError(f"{missing()} batches of {name} are missing", run="the same command")
-            self.warnings[name] = finish(self.folder, opened, self.pictures, self.evaluator.settings)
+            made = parts()
+            if missing := opened.batches - len(made.done):
+                raise UserError(f"{missing} batches of {name} are missing", run="the same command")
+            self.warnings[name] = _finish(self.folder, opened, made, self.pictures, self.evaluator.settings)
             self.became[name] = "scored"
             return True
 
         def already() -> bool | None:
-            return self._already(name) if is_finished(self.folder, opened.slug, opened.fingerprint) else None
+            return self._skip(name) if is_finished(self.folder, opened.slug, opened.fingerprint) else None
 
         lock = self.folder / PARTS / f"{opened.slug}.lock"
-        if self.job.merged(lock, lambda: not missing(), already, merge) is None:
+        if self.job.merged(lock, lambda: len(parts().done) == opened.batches, already, merge) is None:
             self.became[name] = "unfinished"
 
-    def _already(self, name: str) -> bool:
+    def _skip(self, name: str) -> bool:
         """Skip a model whose predictions are complete, and remove what a killed run left behind."""
         slug = slug_of(name)
-        for parts in all_parts(self.folder, slug):
-            remove_folder(parts)
+        for folder in all_parts(self.folder, slug):
+            remove_folder(folder)
         with contextlib.suppress(OSError):
             remove_file(self.folder / f"{slug}{FAILED}")
         self.became[name] = "skipped"
@@ -289,31 +291,25 @@ class EvaluationRun:
         self.job.failed = len(self.failed)
 
 
-def _distinct(models: Sequence[str | Classifier]) -> tuple[list[str | Classifier], list[str]]:
-    """The models without those that are named twice, by whatever path, and a remark about each that was left out.
+def _named(models: Sequence[str | Classifier]) -> tuple[dict[str, str | Classifier], list[str]]:
+    """The models by their names in tables, and a remark about each that is left out since it is named twice, by
+    whatever path; two different ones with the same file name are refused.
 
     An alias is a name that was asked for, so a model with an alias is kept beside the same one without it.
     """
-    kept: list[str | Classifier] = []
+    named: dict[str, str | Classifier] = {}
     remarks: list[str] = []
     seen: dict[tuple[str | None, str], str] = {}
-    for model in dict.fromkeys(models):
-        if isinstance(model, str):
-            key = split_alias(model)[0], model_key(model)
-            if key in seen:
-                remarks.append(f"{model} is the same model as {seen[key]} and is evaluated once")
-                continue
-            seen[key] = model
-        kept.append(model)
-    return kept, remarks
-
-
-def _named(models: Sequence[str | Classifier]) -> dict[str, str | Classifier]:
-    """The models by their names in tables; two with the same file name are refused."""
-    named: dict[str, str | Classifier] = {}
     files: dict[str, str] = {}
-    for model in models:
-        name = (split_alias(model)[0] or model) if isinstance(model, str) else model.name
+    for model in dict.fromkeys(models):
+        name = model if isinstance(model, str) else model.name
+        if isinstance(model, str):
+            alias = split_alias(model)[0]
+            first = seen.setdefault((alias, model_key(model)), model)
+            if first is not model:
+                remarks.append(f"{model} is the same model as {first} and is evaluated once")
+                continue
+            name = alias or model
         slug = slug_of(name)
         if slug in files:
             raise UserError(
@@ -321,4 +317,90 @@ def _named(models: Sequence[str | Classifier]) -> dict[str, str | Classifier]:
                 allowed="different names: Classifier(…, name=…); or one -o for each",
             )
         files[slug], named[name] = name, model
-    return named
+    return named, remarks
+
+
+def _finish(
+    folder: Path, model: OpenedModel, parts: Parts, pictures: Pictures, settings: EvaluateSettings
+) -> list[str]:
+    """Write the model's Parquet file and then its card, which marks the predictions as complete; returns warnings."""
+    table, notes = _merged(parts), parts.notes()
+    unreadable, checked = notes["unreadable"], notes["check"]
+    if table.num_rows + len(unreadable) != len(pictures):
+        parts.remove()
+        raise UserError(
+            f"the parts of {model.name} contain {table.num_rows} predictions for {len(pictures)} pictures; they "
+            "were deleted",
+            run="the same command again",
+        )
+    bad = next((f"first {picture}: {reason}" for picture, reason in unreadable.items()), "")
+    if not table.num_rows:
+        parts.remove()  # the cause may be the folder, not the pictures
+        raise UserError(f"none of the {len(pictures)} pictures can be read, {bad}")
+    seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
+    originals = pc.equal(table["edit"], ORIGINAL)
+    labels, predicted = (table[name].filter(originals).fill_null(-1).to_numpy() for name in ("label", "predicted"))
+    # The check before the evaluation sees some of the originals, and this one all of them.
+    suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
+    suspicion = "; ".join(doubt for doubt in (suspected, pictures.doubt, seen.suspicion) if doubt) or None
+    told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark])]
+    warnings = [*filter(None, [suspicion]), *told]
+    few = [number for number in notes["adapted"].values() if number < ENOUGH]
+    if few:
+        warnings.append(
+            f"{model.name}: the batch-norm statistics of {len(few)} edits come from at most {max(few)} pictures"
+        )
+    if unreadable:
+        warnings.append(f"{model.name}: {len(unreadable)} pictures cannot be read, {bad}")
+    subset = pictures.subset
+    results = {
+        "settings": settings.on_card(),
+        "rows": table.num_rows,
+        "unreadable": unreadable,
+        "originals": {**_accuracy(table["correct"].filter(originals)), "chance": chance_of(model.mapping)},
+        **({} if subset is None else {"subset": {"classes": len(subset), **_accuracy(table["subset_correct"])}}),
+        "suspicion": suspicion,
+        "remarks": [*told, *pictures.cautions],
+        "warnings": warnings,
+    }
+    write_table(folder / f"{model.slug}.parquet", table, {**model.card, **results}, FINGERPRINT)
+    remove_file(folder / f"{model.slug}{FAILED}")
+    for left in all_parts(folder, model.slug):
+        remove_folder(left)
+    return warnings
+
+
+def _accuracy(correct: pa.ChunkedArray) -> dict[str, Any]:
+    known = correct.drop_null().to_pylist()
+    return {"n": len(known), "accuracy": float(np.mean(known)) if known else None}
+
+
+def _merged(parts: Parts) -> pa.Table:
+    """All parts as one table in the order of the pictures; one that was made twice is in it once."""
+    try:
+        tables = [read_checked(path, {}) for path in parts.files()]
+    except UserError:
+        parts.remove()  # the next run makes them again
+        raise
+    table = pa.concat_tables(tables, promote_options="permissive")
+    _, rows = np.unique(table["order"].to_numpy(), return_index=True)
+    table = table.take(pa.array(rows))
+    # Dictionaries are made again, since those of the parts depend on how the batches were divided.
+    plain = pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in SCHEMA])
+    return table.select(SCHEMA.names).cast(plain).cast(SCHEMA).combine_chunks()
+
+
+def record_failure(folder: Path, name: str, error: BaseException) -> str:
+    """Write why a model could not be evaluated; its earlier predictions are kept."""
+    reason = reason_of(error)
+    write_json(folder / f"{slug_of(name)}{FAILED}", {"model": name, "error": reason})
+    return reason
+
+
+def _forget_failures(folder: Path, before: float) -> None:
+    """Remove earlier records of models that failed and have no predictions, such as a misspelled name."""
+    for path in folder.glob(f"*{FAILED}"):
+        with contextlib.suppress(OSError):
+            predictions = path.with_name(path.name.removesuffix(FAILED) + ".parquet")
+            if path.stat().st_mtime < before and not predictions.is_file():
+                remove_file(path)

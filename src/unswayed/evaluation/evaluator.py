@@ -6,11 +6,9 @@ A model's card holds its weights, transform and pictures, and the fingerprint of
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +18,13 @@ import torch
 
 from unswayed.errors import UserError, reason_of
 from unswayed.files.records import versions
-from unswayed.files.whole import canonical, read_json
+from unswayed.files.whole import hash_values, read_json
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
 from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Journal, Reply, Share
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
-from unswayed.models.heads import check_framing
 from unswayed.models.label_mapping import LabelMapping, map_labels
 from unswayed.models.opening import open_model
 from unswayed.specs import is_same_model, slug_of, split_alias
@@ -47,45 +44,38 @@ CPU_BATCH, GPU_BATCH = 32, 256
 class OpenedModel:
     """What is known about an open model, without its network: enough to merge its predictions and to write its card.
 
-    size: of its batches; batches: how many there are.
+    table: the model as it was given; card: what is known before the predictions are made; size: of its batches;
+    batches: how many there are.
     """
 
+    table: str
     name: str
     slug: str
-    fingerprint: str
     mapping: LabelMapping
     card: dict[str, Any]
-    size: int
-    batches: int
+    size: int = 0
+    batches: int = 0
 
-    def parts(self, folder: Path) -> Parts:
-        return Parts(parts_folder(folder, self.slug, self.fingerprint, self.size))
+    @property
+    def fingerprint(self) -> str:
+        return str(self.card[FINGERPRINT])
 
-
-@dataclass(frozen=True)
-class FinishedModel:
-    """A model whose predictions are complete; stored_as: the other name under which the folder has them, if any."""
-
-    stored_as: str | None = None
+    def folder(self, output: Path, size: int | str) -> Path:
+        """The folder of the parts, which depend on the batch size: those of another one would not fit together."""
+        return output / PARTS / f"{self.slug}-{self.fingerprint[:12]}-{size}"
 
 
-@dataclass(frozen=True, eq=False)
-class _LoadedModel:
-    """A loaded model whose classes match and whose predictions are not finished."""
-
-    name: str
-    model: Classifier
-    mapping: LabelMapping
-    fingerprint: str
+# An open model whose predictions are not finished, or what became of it.
+Loaded = tuple[Classifier, OpenedModel]
 
 
 @dataclass
 class Evaluator:
     """Classifies shares of the pictures; keeps its models open for the next share.
 
-    objects: the models that are no names, by their names; they run in this process. lanes: how many batches a CPU
-    classifies beside each other; processes: how many evaluators share the machine; counted: called with the number of
-    new predictions after every batch.
+    specs: the models by their names in tables; those that are no names run in this process. lanes: how many batches a
+    CPU classifies beside each other; processes: how many evaluators share the machine; counted: called with the number
+    of new predictions after every batch.
     """
 
     pictures: Pictures
@@ -97,7 +87,7 @@ class Evaluator:
     lanes: int = 1
     processes: int = 1
     counted: Callable[[int], None] | None = None
-    opened: dict[str, _LoadedModel | Reply] = field(default_factory=dict)
+    opened: dict[str, Loaded | Reply] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process gets: it opens the models itself."""
@@ -108,95 +98,97 @@ class Evaluator:
         return self.folder / PARTS / f"{slug_of(str(share.tables[0]))}.{share.number}-{share.count}.journal"
 
     def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
-        """What became of each model; the predictions are in the part files."""
-        device = device_at(device, self.settings.device)
+        """What became of each model: an OpenedModel whose predictions are in the part files, or the name under which
+        the folder has all its predictions already."""
         replies: list[Reply] = []
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
             for ready in self._side_by_side(share, device, replies, journal):
-                for together in _passes(ready):
+                # Those on one device share a pass, but each model that adapts has its own.
+                passes: dict[str, list[Loaded]] = {}
+                for model, opened in sorted(ready, key=lambda loaded: loaded[0].adapt is not None):
+                    key = str(model.device) if model.adapt is None else f"{opened.table} adapts"
+                    passes.setdefault(key, []).append((model, opened))
+                for together in passes.values():
                     replies += self._classify(share, together, journal)
         return replies
 
-    def _classify(self, share: Share, ready: Sequence[_LoadedModel], journal: Journal | None) -> list[Reply]:
+    def _classify(self, share: Share, ready: Sequence[Loaded], journal: Journal | None) -> list[Reply]:
         size = self._batch_size(ready)
+        folders = [opened.folder(self.folder, size) for _, opened in ready]
         models = [
-            ModelPass(
-                loaded.model,
-                loaded.mapping,
-                Parts(parts_folder(self.folder, loaded.model.slug, loaded.fingerprint, size), self.save_every),
-            )
-            for loaded in ready
+            ModelPass(model, model.transform.geometry, opened.mapping, Parts(folder, self.save_every))
+            for (model, opened), folder in zip(ready, folders, strict=True)
         ]
-        settings = self.settings
-        work = Pass(self.pictures, models, size, settings.workers, self.lanes, self.processes, share, journal)
+        workers = self.settings.workers
+        work = Pass(self.pictures, models, size, workers, self.lanes, self.processes, share, journal)
         for count in work.run():
             if self.counted is not None:
                 self.counted(count)
-        replies = []
-        for loaded, progress in zip(ready, models, strict=True):
-            card = model_card(loaded.model, loaded.mapping, self.pictures, loaded.fingerprint)
-            opened = OpenedModel(
-                loaded.model.name, loaded.model.slug, loaded.fingerprint, loaded.mapping, card, size, len(work.plan)
-            )
-            replies.append(Reply(loaded.name, opened, progress.error))
-        return replies
+        return [
+            Reply(opened.table, replace(opened, size=size, batches=len(work.plan)), progress.error)
+            for (_, opened), progress in zip(ready, models, strict=True)
+        ]
 
     def _side_by_side(
         self, share: Share, device: str | None, replies: list[Reply], journal: Journal | None
-    ) -> Iterator[list[_LoadedModel]]:
+    ) -> Iterator[list[Loaded]]:
         """Yield groups of models that fit into memory together and share a pass; add the others to the replies."""
-        ready: list[_LoadedModel] = []
-        for name in [name for name in self.opened if name not in share.tables]:
-            del self.opened[name]
+        ready: list[Loaded] = []
+        self.opened = {name: loaded for name, loaded in self.opened.items() if name in share.tables}
         for name in map(str, share.tables):
+            if ready and not _fits_beside([model for model, _ in ready]):
+                yield ready
+                for _, opened in ready:
+                    del self.opened[opened.table]
+                ready = []
             if journal is not None:
                 journal("model", name)
-            model = self.opened[name] = self.opened.get(name) or self._open(name, device)
-            if isinstance(model, Reply):
-                replies.append(model)
-                continue
-            ready.append(model)
-            if not _fits_beside([other.model for other in ready]):
-                yield ready
-                for other in ready:
-                    del self.opened[other.name]
-                ready = []
+            loaded = self.opened[name] = self.opened.get(name) or self._open(name, device)
+            if isinstance(loaded, Reply):
+                replies.append(loaded)
+            else:
+                ready.append(loaded)
         if ready:
             yield ready
 
-    def _open(self, name: str, device: str | None) -> _LoadedModel | Reply:
+    def _open(self, name: str, device: str | None) -> Loaded | Reply:
         """Open a model; a reply if it fails or its predictions are complete."""
-        pictures, spec = self.pictures, self.specs[name]
+        pictures, settings, spec = self.pictures, self.settings, self.specs[name]
+        frame, needed = pictures.frame, pictures.needed
         try:
             if isinstance(spec, str):
-                model = open_model(spec, device=device, precision=self.settings.precision, labels=pictures.labels)
+                where = device_at(device, settings.device)
+                model = open_model(spec, device=where, precision=settings.precision, labels=pictures.labels)
             else:
                 model = spec
-            model = model.with_transform(self.settings.transform)
-            check_framing(model, pictures.frame)
-            mapping = map_labels(model.labels, pictures.labels, pictures.needed, self.grouping)
-            size = None if model.adapt is None else self.settings.batch_size or ADAPTATION_BATCH
-            fingerprint = fingerprint_of(model, mapping, pictures, size)
-            _check_owner(self.folder, model)
+            model = model.with_transform(settings.transform)
+            model.check_framing(frame)
+            mapping = map_labels(model.labels, pictures.labels, needed, self.grouping)
+            size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
+            card, determining = _described(model, mapping, pictures, size)
+            opened = OpenedModel(name, model.name, model.slug, mapping, card)
+            _check_owner(self.folder / f"{opened.slug}.json", model.name)
         except (Exception, SystemExit) as error:
             return Reply(name, error=reason_of(error))
-        if is_finished(self.folder, model.slug, fingerprint):
-            return Reply(name, FinishedModel())
+        if is_finished(self.folder, opened.slug, opened.fingerprint):
+            return Reply(name, name)
         if isinstance(spec, str) and split_alias(spec)[0] is None:
-            known = _stored_as(self.folder, spec, partial(fingerprint_of, model, mapping, pictures, size))
+            known = _stored_as(self.folder, spec, determining)
             if known is not None:
-                return Reply(name, FinishedModel(known))
-        return _LoadedModel(name, model, mapping, fingerprint)
+                return Reply(name, known)
+        return model, opened
 
-    def _batch_size(self, ready: Sequence[_LoadedModel]) -> int:
+    def _batch_size(self, ready: Sequence[Loaded]) -> int:
         """The given batch size, or that of an unfinished run in this folder, or the usual one."""
         if self.settings.batch_size is not None:
             return self.settings.batch_size
-        if ready[0].model.adapt is not None:
+        if ready[0][0].adapt is not None:
             return ADAPTATION_BATCH
-        begun = [_begun_size(self.folder, loaded.model.slug, loaded.fingerprint) for loaded in ready]
-        return next((size for size in begun if size), None) or batch_size_for(str(ready[0].model.device))
+        patterns = [opened.folder(self.folder, "*").name for _, opened in ready]
+        begun = [path.name for pattern in patterns for path in sorted((self.folder / PARTS).glob(pattern))]
+        sizes = [size for size in (name.rpartition("-")[2] for name in begun) if size.isdigit()]
+        return int(sizes[0]) if sizes else batch_size_for(str(ready[0][0].device))
 
 
 def batch_size_for(device: str) -> int:
@@ -204,54 +196,48 @@ def batch_size_for(device: str) -> int:
     return CPU_BATCH if torch.device(device).type == "cpu" else GPU_BATCH
 
 
-def fingerprint_of(
-    model: Classifier,
-    mapping: LabelMapping,
-    pictures: Pictures,
-    adaptation: int | None = None,
-    named: tuple[str, str] | None = None,
-) -> str:
-    """The SHA-256 of everything that determines the predictions; if it is unchanged they are not made again.
+def _described(
+    model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The part of the card that is known before the predictions are made, and what determines the predictions.
 
-    adaptation: the size of the batches that a model adapts to, which its statistics depend on; named: another name of
-    the model, and what opens it under that name.
+    Predictions with the same fingerprint, the SHA-256 of what determines them, are not made again. adaptation: the size
+    of the batches that a model adapts to, which its statistics depend on. white_box in the card: whether adversarial
+    pictures attack this model: the guide has the same weights or the same name.
     """
-    name, spec = named or (model.name, model.spec)
-    parts = {
+    spec, weights, mapped = model.spec, model.weights_hash, mapping.to_json()
+    code = model.origin.get("code_sha256") if model.origin else classes_hash(model.module)
+    card = model.card()
+    labels = pictures.labels.to_json()
+    determining = {
         "format": FORMAT,
-        "model": name,
-        # An alias says nothing about the model, and two models with the same weights can compute different things.
-        **({"spec": spec} if spec != name else {}),
-        "weights": model.weights_hash,
-        "code": model.origin.get("code_sha256") if model.origin else classes_hash(model.module),
+        "weights": weights,
+        "code": code,
         "settings": model.origin.get("settings"),
         "adaptation": adaptation,
-        "transform": model.transform.to_json(),
+        "transform": card["transform"],
         "precision": model.precision,
-        "mapping": mapping.to_json(),
+        "mapping": mapped,
         "labels": list(pictures.labels.classes),
         "pictures": pictures.described["sha256"],
     }
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()
-
-
-def model_card(model: Classifier, mapping: LabelMapping, pictures: Pictures, fingerprint: str) -> dict[str, Any]:
-    """The part of the card that is known before the predictions are made.
-
-    white_box: whether adversarial pictures attack this model: the guide has the same weights or the same name.
-    """
     return {
-        **model.card(),
-        "spec": model.spec,
-        "labels": pictures.labels.to_json(),
-        "model_labels": {"name": model.labels.name, "classes": len(model.labels)},
-        "mapping": {key: value for key, value in mapping.to_json().items() if key != "members"},
+        **card,
+        "spec": spec,
+        "labels": labels,
+        "model_labels": {"name": model.labels.name, "classes": len(model.labels.classes)},
+        "mapping": {key: value for key, value in mapped.items() if key != "members"},
         "benchmark": pictures.described,
-        "white_box": bool({model.weights_hash, model.spec.partition("+")[0]} & pictures.guides),
+        "white_box": bool({weights, spec.partition("+")[0]} & pictures.guides),
         "versions": versions(),
         "floats": FLOATS,
-        FINGERPRINT: fingerprint,
-    }
+        FINGERPRINT: _fingerprint(determining, model.name, spec),
+    }, determining
+
+
+def _fingerprint(determining: Mapping[str, Any], name: str, spec: str) -> str:
+    # An alias says nothing about the model, and two models with the same weights can compute different things.
+    return hash_values([{**determining, "model": name, **({"spec": spec} if spec != name else {})}])[0]
 
 
 def is_evaluated(model: Classifier, card: Mapping[str, Any]) -> bool:
@@ -270,40 +256,19 @@ def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
         return False
 
 
-def parts_folder(folder: Path, slug: str, fingerprint: str, size: int | str) -> Path:
-    """The folder of the parts, which depend on the batch size: those of another one would not fit together."""
-    return folder / PARTS / f"{slug}-{fingerprint[:12]}-{size}"
-
-
 def all_parts(folder: Path, slug: str) -> list[Path]:
     """The folders of all unfinished runs of a model, also those with earlier settings."""
     pattern = re.compile(re.escape(slug) + r"-[0-9a-f]{12}-\d+")
     return [path for path in (folder / PARTS).glob("*-*-*") if pattern.fullmatch(path.name)]
 
 
-def _begun_size(folder: Path, slug: str, fingerprint: str) -> int | None:
-    """The batch size of an unfinished run with the same fingerprint, or None."""
-    begun = sorted((folder / PARTS).glob(parts_folder(folder, slug, fingerprint, "*").name))
-    sizes = (path.name.rpartition("-")[2] for path in begun)
-    return next((int(size) for size in sizes if size.isdigit()), None)
-
-
 def _fits_beside(models: Sequence[Classifier]) -> bool:
     """Whether one more model like the largest of these would leave half of the memory for the pictures."""
-    largest = max((model.nbytes for model in models), default=0)
+    largest = max(model.nbytes for model in models)
     return 2 * largest < free_bytes(torch.device(str(models[-1].device))) // 2
 
 
-def _passes(ready: Sequence[_LoadedModel]) -> Iterator[list[_LoadedModel]]:
-    """Yield groups of models that share a pass: those on one device, but each model that adapts on its own."""
-    for device in dict.fromkeys(str(loaded.model.device) for loaded in ready):
-        shared = [loaded for loaded in ready if loaded.model.adapt is None and str(loaded.model.device) == device]
-        if shared:
-            yield shared
-    yield from ([loaded] for loaded in ready if loaded.model.adapt is not None)
-
-
-def _stored_as(folder: Path, spec: str, fingerprint_as: Callable[..., str]) -> str | None:
+def _stored_as(folder: Path, spec: str, determining: Mapping[str, Any]) -> str | None:
     """The other name under which the folder has the finished predictions of this same model, or None."""
     for path in sorted(folder.glob("*.parquet")):
         file = path.with_suffix(".json")
@@ -311,16 +276,15 @@ def _stored_as(folder: Path, spec: str, fingerprint_as: Callable[..., str]) -> s
         if isinstance(card, dict) and {FINGERPRINT, "model"} <= card.keys():
             name = str(card["model"])
             stored = str(card.get("spec") or name)
-            if is_same_model(spec, stored) and is_finished(folder, path.stem, fingerprint_as(named=(name, stored))):
+            if is_same_model(spec, stored) and is_finished(folder, path.stem, _fingerprint(determining, name, stored)):
                 return name
     return None
 
 
-def _check_owner(folder: Path, model: Classifier) -> None:
-    """Refuse a model whose file already belongs to another model."""
-    file = folder / f"{model.slug}.json"
+def _check_owner(file: Path, model: str) -> None:
+    """Refuse a model whose card would replace that of another model."""
     card = read_json(file) if file.is_file() else None
-    if isinstance(card, dict) and card.get("model", model.name) != model.name:
+    if isinstance(card, dict) and card.get("model", model) != model:
         raise UserError(
             f"{file} belongs to the predictions of {card['model']!r}, whose file has the same name",
             allowed="another folder -o",

@@ -23,7 +23,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.whole import parse_json, sha256
 
-from .model_cards import identity_in, identity_of, require_one_benchmark, rows_of, stored_differences
+from .model_cards import WHITE_BOX, identity_in, identity_of, require_one_benchmark, rows_of, stored_differences
 from .predictions import Predictions, is_frame, polars_frame, polars_table, prediction_files, read_cards
 
 
@@ -119,7 +119,6 @@ def _differences(
 
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
-WHITE_BOX = "white_box"
 _PHOTOGRAPHS = {
     ORIGINAL: "the photograph, framed as a square; every drop is measured against it",
     SOURCE: "the unchanged source file, before framing",

@@ -9,15 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import SOURCE_EDIT
+from unswayed.benchmark.verifying import changed_files, verify
 from unswayed.errors import UserError
-from unswayed.files.storage import address, fetch_pictures, local_copy
+from unswayed.files.storage import address, fetch_pictures
 from unswayed.files.whole import canonical, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.masks.checks import doubted_masks, mask_origins, warning_summary
+from unswayed.sources import open_source
+from unswayed.sources.folder import corruption_of
 from unswayed.sources.source import repeated_photographs
 
-from .model_cards import Picture, identity_of, picture_hash, rows_of
+from .model_cards import Picture, identity_of, picture_hashes, rows_of
 
 ORIGINAL = "original"
 
@@ -78,59 +82,45 @@ class Pictures:
         return tuple(sorted(self.needed)) if len(self.needed) < len(self.labels) else None
 
 
-def open_pictures(spec: str, limit: int | None = None, verify: bool = False) -> Pictures:
+def open_pictures(spec: str, limit: int | None = None, verified: bool = False) -> Pictures:
     """Open the pictures of a benchmark's folder or of `images:FOLDER`. limit: number of sources, not of pictures.
 
-    A benchmark whose files do not match the manifest's hashes is refused; verify: run all checks of `verify`.
+    A benchmark whose files do not match the manifest's hashes is refused; verified: run all checks of `verify`.
     """
     if limit is not None and limit < 1:
         raise UserError(f"the limit is {limit}", allowed="1 or more scenes")
-    if spec.startswith("images:"):
-        return _of_folder(spec, limit)
-    return _of_benchmark(local_copy(spec).expanduser(), limit, verify)
+    return _of_folder(spec, limit) if spec.startswith("images:") else _of_benchmark(spec, limit, verified)
 
 
 def _of_folder(spec: str, limit: int | None) -> Pictures:
-    from unswayed.sources import open_source
-    from unswayed.sources.folder import corruption_of
-
     source = open_source(spec, limit=limit)
     digest = hashlib.sha256()
-    rows = []
-    for entry in source.entries:
-        path = Path(entry.image)
+    files, parts = [Path(entry.image) for entry in source.entries], []
+    for entry, path in zip(source.entries, files, strict=True):
         status = path.stat()
         # To avoid reading fifty thousand photographs twice, they are identified by name, size and modification time.
         digest.update(canonical([entry.id, path.name, entry.label, status.st_size, status.st_mtime_ns]).encode())
         # Copies of one folder are the same pictures, so the modification time is not part of their identity.
-        picture = picture_hash(entry.id, path.name, status.st_size)
+        parts.append([entry.id, path.name, status.st_size])
+    rows = []
+    for entry, path, picture in zip(source.entries, files, picture_hashes(parts), strict=True):
         corrupted = corruption_of(path.as_posix())
         edit = ORIGINAL if corrupted is None else f"{corrupted[0]}-{corrupted[1]}"
-        rows.append(
-            Picture(
-                f"{entry.id}/{edit}/0",
-                entry.id,
-                path.name,
-                edit,
-                0,
-                entry.label,
-                str(path),
-                picture=picture,
-            )
-        )
+        named = (f"{entry.id}/{edit}/0", entry.id, path.name, edit)
+        rows.append(Picture(*named, 0, entry.label, str(path), picture=picture))
     described: dict[str, Any] = {
         "spec": spec,
         "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve()),
+        "sha256": digest.hexdigest(),
+        "pictures": len(rows),
+        "identity": identity_of({"kind": "images"}, source.labels.to_json(), rows),
     }
-    identity = identity_of({"kind": "images"}, source.labels.to_json(), rows)
-    described |= {"sha256": digest.hexdigest(), "pictures": len(rows), "identity": identity}
     return Pictures(spec, source.labels, tuple(rows), described, remarks=source.remarks)
 
 
-def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
-    from unswayed.benchmark import Benchmark
-
-    benchmark = Benchmark(root)
+def _of_benchmark(spec: str, limit: int | None, verified: bool) -> Pictures:
+    benchmark = Benchmark(spec)
+    root, card, labels = benchmark.root, benchmark.card, benchmark.labels
     manifest = benchmark.manifest.to_pylist()
     if limit is not None:
         kept = set(list(dict.fromkeys(row["source_id"] for row in manifest))[:limit])
@@ -138,107 +128,63 @@ def _of_benchmark(root: Path, limit: int | None, verify: bool) -> Pictures:
     rows = rows_of(root, manifest)
     if not rows:
         raise UserError(f"the benchmark {root} contains no finished picture", run=f"unswayed status {root}")
+    finished = [row for row in manifest if row["status"] == "ok"]
     fetch_pictures(root, [row[name] for row in manifest for name in ("path", "mask_path") if row.get(name)])
     _check_files(root, rows)
-    if verify:
-        _verify(root)
-    else:
-        _check_hashes(root, [row for row in manifest if row["status"] == "ok"])
-    guides = guides_of(benchmark.card) | {row["guide"] for row in manifest if row.get("guide")}
+    problems = verify(root).problems if verified else changed_files(root, finished)
+    if problems:
+        shown = "\n  ".join(str(problem) for problem in problems[:10])
+        more = f"\n  … {len(problems)} in all" if len(problems) > 10 else ""
+        raise UserError(f"the benchmark {root} fails verification:\n  {shown}{more}", run=f"unswayed verify {root}")
+    guides = guides_of(card) | {row["guide"] for row in manifest if row.get("guide")}
+    recipe = card.get("recipe")
+    digest = sha256(root / "manifest.parquet")
     described = {
         "spec": address(root),
         "path": address(root.resolve()),
-        "sha256": sha256(root / "manifest.parquet")
-        if limit is None
-        else f"{sha256(root / 'manifest.parquet')}:{limit}",
+        "sha256": digest if limit is None else f"{digest}:{limit}",
         "card_sha256": sha256(root / "benchmark.json"),
-        "recipe": _recipe(benchmark.card),
+        "recipe": recipe.get("name") if isinstance(recipe, dict) else recipe,
         "guide": sorted(guides) or None,
         "pictures": len(rows),
-        "identity": identity_of(benchmark.card, benchmark.card["labels"], rows),
+        "identity": identity_of(card, card["labels"], rows),
     }
+    originals = [
+        (row["source_id"], (row["sha256"], row.get("mask_sha256")), row.get("label"))
+        for row in finished
+        if row["edit"] == ORIGINAL and row.get("sha256")
+    ]
     notes = {
         row["source_id"]: parse_json(row.get("notes") or "[]", f"{root}: the notes of {row['source_id']}")
-        for row in manifest
-        if row["status"] == "ok"
+        for row in finished
     }
     origins = mask_origins(manifest)
-    originals = (
-        (row["source_id"], (row["sha256"], row.get("mask_sha256")), row.get("label"))
-        for row in manifest
-        if row["edit"] == ORIGINAL and row["status"] == "ok" and row.get("sha256")
-    )
-    return Pictures(
-        str(root),
-        benchmark.labels,
-        rows,
-        described,
-        frozenset(guides),
-        (*warning_summary(notes, origins), *repeated_photographs(originals)),
-        doubted_masks(notes, origins),
-    )
+    remarks, doubt = warning_summary(notes, origins), doubted_masks(notes, origins)
+    remarks += repeated_photographs(originals)
+    return Pictures(str(root), labels, rows, described, frozenset(guides), tuple(remarks), doubt)
 
 
-def _recipe(card: dict[str, Any]) -> Any:
-    recipe = card.get("recipe")
-    return recipe.get("name") if isinstance(recipe, dict) else recipe
-
-
-def guides_of(card: Any) -> set[str]:
-    """Return every name and hash under any `guide` in a benchmark's card."""
-    found: set[str] = set()
+def guides_of(card: Any, within: bool = False) -> set[str]:
+    """Return every name and hash under any `guide` in a benchmark's card; within: this is the value of one."""
     if isinstance(card, dict):
-        for key, value in card.items():
-            if key == "guide":
-                found |= set(_strings(value))
-            found |= guides_of(value)
-    elif isinstance(card, list):
-        for part in card:
-            found |= guides_of(part)
-    return found
-
-
-def _strings(value: Any) -> Sequence[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for part in value.values() for text in _strings(part)]
-    return []
+        return {text for key, value in card.items() for text in guides_of(value, within or key == "guide")}
+    if isinstance(card, list):
+        return {text for part in card for text in guides_of(part)}
+    return {card} if within and isinstance(card, str) else set()
 
 
 def _check_files(root: Path, rows: Sequence[Picture]) -> None:
     """Refuse a benchmark with missing pictures; lists each folder once instead of checking every file."""
     listed: dict[str, set[str]] = {}
     missing = []
-    for row in rows:
-        for path in filter(None, (row.path, row.mask)):
-            folder, name = os.path.split(path)
-            if folder not in listed:
-                listed[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-            if name not in listed[folder]:
-                missing.append(os.path.relpath(path, root))
+    for path in [path for row in rows for path in (row.path, row.mask) if path]:
+        folder, name = os.path.split(path)
+        if folder not in listed:
+            listed[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+        if name not in listed[folder]:
+            missing.append(os.path.relpath(path, root))
     if missing:
         raise UserError(
             f"{len(missing)} files of the benchmark {root} are missing, first {missing[0]}",
             run=f"unswayed verify {root}",
         )
-
-
-def _verify(root: Path) -> None:
-    from unswayed.benchmark import verify
-
-    _refuse(root, verify(root).problems)
-
-
-def _check_hashes(root: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Refuse a benchmark whose files have changed; files without a hash are not checked."""
-    from unswayed.benchmark import changed_files
-
-    _refuse(root, changed_files(root, rows))
-
-
-def _refuse(root: Path, problems: Sequence[Any]) -> None:
-    if problems:
-        shown = "\n  ".join(str(problem) for problem in problems[:10])
-        more = f"\n  … {len(problems)} in all" if len(problems) > 10 else ""
-        raise UserError(f"the benchmark {root} fails verification:\n  {shown}{more}", run=f"unswayed verify {root}")

@@ -12,7 +12,6 @@ answers of other classes, automatic masks, repeated photographs, a few photograp
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import pyarrow as pa
 from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.records import fits, read_object
 from unswayed.files.tables import Column, read_checked
-from unswayed.files.whole import canonical, read_json
+from unswayed.files.whole import hash_values, read_json
 
 STORED = {
     **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
@@ -39,6 +38,7 @@ PARTS = ".parts"
 FAILED = ".failed.json"
 # A field of the card, and of the Parquet file itself, since a stop can leave it beside an earlier card.
 FINGERPRINT = "fingerprint"
+WHITE_BOX = "white_box"  # a field of the card, and a column that `read_predictions` adds
 SCHEMA = pa.schema(
     [
         ("model", pa.dictionary(pa.int32(), pa.string())),
@@ -88,13 +88,15 @@ class Picture:
     picture: str | None = None
 
 
-def picture_hash(*parts: Any) -> str:
-    """Return a short hash that identifies one picture: of its SHA-256, or of its file's name, size and time."""
-    return hashlib.sha256(canonical(list(parts)).encode()).hexdigest()[:_DIGITS]
+def picture_hashes(values: Iterable[Any]) -> list[str]:
+    """Return short hashes that identify pictures, each by its SHA-256, or by its file's name, size and time."""
+    return [digest[:_DIGITS] for digest in hash_values(values)]
 
 
 def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
     """Return the finished pictures in the rows of a benchmark's manifest, in their order."""
+    finished = [row for row in manifest if row["status"] == "ok"]
+    hashes = picture_hashes([[row.get("sha256") or row["sample_id"]] for row in finished])
     return tuple(
         Picture(
             row["sample_id"],
@@ -105,10 +107,9 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
             row.get("label"),
             str(root / row["path"]),
             str(root / row["mask_path"]) if row.get("mask_path") else None,
-            picture_hash(row.get("sha256") or row["sample_id"]),
+            digest,
         )
-        for row in manifest
-        if row["status"] == "ok"
+        for row, digest in zip(finished, hashes, strict=True)
     )
 
 
@@ -132,14 +133,15 @@ def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -
     there = sorted({row.edit for row in rows})
     sources = sorted({row.source_id for row in rows})
     pictures = sorted((row.source_id, row.edit, row.run, row.label, row.picture) for row in rows)
+    hashed = picture_hashes([[value] for value in (labels, sources, pictures, *map(parameters.get, there))])
     parts = {
         "settings": {name: card[name] for name in SETTINGS if card.get(name) is not None},
-        "labels": picture_hash(labels),
-        "edits": {name: picture_hash(parameters.get(name)) for name in there},
-        "photographs": {"count": len(sources), "sha256": picture_hash(sources)},
-        "pictures": {"count": len(pictures), "sha256": picture_hash(pictures)},
+        "labels": hashed[0],
+        "edits": dict(zip(there, hashed[3:], strict=True)),
+        "photographs": {"count": len(sources), "sha256": hashed[1]},
+        "pictures": {"count": len(pictures), "sha256": hashed[2]},
     }
-    return {"sha256": hashlib.sha256(canonical(parts).encode()).hexdigest(), **parts}
+    return {"sha256": hash_values([parts])[0], **parts}
 
 
 def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:

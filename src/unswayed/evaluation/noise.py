@@ -25,8 +25,7 @@ from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
 from unswayed.scene import Scene, frame
 
-from .probes import Probe, ProbeResult, run_probe
-from .scoring import answers, source_mapping
+from .probes import Probe, ProbeResult, answers, run_probe, source_mapping
 
 if TYPE_CHECKING:
     import torch

@@ -25,7 +25,8 @@ from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_s
 from .decoding import Batch, Decoder, worker_count
 from .inputs import Pictures
 from .model_cards import SCHEMA, Picture
-from .scoring import Scores, score
+
+Scores = dict[str, torch.Tensor]
 
 
 @dataclass(eq=False)
@@ -34,6 +35,7 @@ class ModelPass:
     logits of the first batch, `most` is how many pictures fit into memory at once."""
 
     model: Classifier
+    geometry: Geometry
     mapping: LabelMapping
     parts: Parts
     held: list[tuple[Batch, dict[str, np.ndarray]]] = field(default_factory=list)
@@ -61,27 +63,32 @@ class Pass:
         share: Share,
         careful: Callable[[str, str], None] | None = None,
     ) -> None:
-        self.pictures, self.models, self.size = pictures, list(models), size
+        self.rows, self.subset, self.models, self.size = pictures.rows, pictures.subset, list(models), size
+        self.labels = np.array([-1 if row.label is None else row.label for row in self.rows])
         self.adapting = self.models[0].model.adapt is not None
         assert not self.adapting or len(self.models) == 1
         self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
-        self.geometries = list(dict.fromkeys(progress.model.transform.geometry for progress in self.models))
-        self.device = str(self.models[0].model.device)
-        self.on_cpu = torch.device(self.device).type == "cpu"
+        self.geometries = list(dict.fromkeys(progress.geometry for progress in self.models))
+        device = torch.device(str(self.models[0].model.device))
+        self.device = device.type
         self.lanes, self.careful = (1 if careful else lanes), careful
         picture_bytes = sum(3 * geometry.crop**2 for geometry in self.geometries)
-        count = 0 if careful else worker_count(self.device, workers, picture_bytes, processes)
-        self.decoder = Decoder(pictures.rows, self.plan, self.geometries, count, dict(share.skipped), careful)
-        self.own = [index for unit in share.of(self._units()) for index in unit]
+        count = 0 if careful else worker_count(str(device), workers, picture_bytes, processes)
+        self.decoder = Decoder(self.rows, self.plan, self.geometries, count, dict(share.skipped), careful)
+        everything = range(len(self.plan))
+        # What is not divided among shares: the batches of the contract check or, if the model adapts, those of an edit.
+        units = self._by_edit(everything) if self.adapting else [[index] for index in everything[self.checked :]]
+        if self.checked and not self.adapting:
+            units.insert(0, list(everything[: self.checked]))
+        self.own = [index for unit in share.of(units) for index in unit]
 
     def run(self) -> Iterator[int]:
         """Make the missing predictions of this part; yields the number of predictions added since the last time."""
-        pending = [index for index in self.own if any(index not in progress.parts.done for progress in self.models)]
-        yield sum(
-            len(self.plan[index]) for progress in self.models for index in self.own if index in progress.parts.done
-        )
-        with _settled(self.device), one_thread() if self.on_cpu else contextlib.nullcontext():
-            for indices in self._sets(pending):
+        done = [progress.parts.done for progress in self.models]
+        yield sum(len(self.plan[index]) for indices in done for index in self.own if index in indices)
+        pending = [index for index in self.own if not all(index in indices for indices in done)]
+        with _settled(self.device), one_thread() if self.device == "cpu" else contextlib.nullcontext():
+            for indices in self._by_edit(pending) if self.adapting else filter(None, [pending]):
                 if self.adapting:
                     self._adapt(self._edit(indices[0]))
                 for batch, scored in self._scored(indices):
@@ -94,15 +101,17 @@ class Pass:
 
     def _scored(self, indices: Sequence[int]) -> Iterator[tuple[Batch, list[tuple[ModelPass, Scores]]]]:
         """Yield each batch with its scores, in order."""
-        if self.on_cpu and self.decoder.workers == 0:
-            models = [progress.model for progress in self.models]
-            size = sum(model.nbytes for model in models)
-            lanes = [functools.partial(self._in_lane, some) for some in copies(models, self.lanes, len(indices), size)]
-            yield from in_lanes(lanes, indices)
+        models = [progress.model for progress in self.models]
+        if self.device == "cpu" and self.decoder.workers == 0:
+            lanes = [models]
+            if self.lanes > 1:
+                lanes = copies(models, self.lanes, len(indices), sum(model.nbytes for model in models))
+            works = [functools.partial(self._decode_and_score, copied) for copied in lanes]
+            yield from in_lanes(works, indices) if len(works) > 1 else map(works[0], indices)
             return
         waiting = None
         for batch in self.decoder.batches(indices):
-            launched = batch, self._launch(batch, [progress.model for progress in self.models])
+            launched = batch, self._score_all(batch, models)
             # The results of the previous batch are fetched only now, so that the device always has work.
             if waiting is not None:
                 yield waiting
@@ -110,12 +119,13 @@ class Pass:
         if waiting is not None:
             yield waiting
 
-    def _in_lane(self, models: Sequence[Classifier], index: int) -> tuple[Batch, list[tuple[ModelPass, Scores]]]:
-        """Decode and classify one batch in one thread."""
+    def _decode_and_score(
+        self, models: Sequence[Classifier], index: int
+    ) -> tuple[Batch, list[tuple[ModelPass, Scores]]]:
         batch = self.decoder.batch(index)
-        return batch, self._launch(batch, models)
+        return batch, self._score_all(batch, models)
 
-    def _launch(self, batch: Batch, models: Sequence[Classifier]) -> list[tuple[ModelPass, Scores]]:
+    def _score_all(self, batch: Batch, models: Sequence[Classifier]) -> list[tuple[ModelPass, Scores]]:
         pairs = zip(self.models, models, strict=True)
         return [(progress, scores) for progress, model in pairs if (scores := self._score(progress, model, batch))]
 
@@ -123,29 +133,23 @@ class Pass:
         """Return the model's scores of a batch, still on its device; None if they are already stored or it fails."""
         if progress.error is not None or batch.index in progress.parts.done:
             return None
-        rows = self._rows(batch)
-        labels = torch.tensor(
-            [-1 if label is None else label for label in (self.pictures.rows[row].label for row in rows)]
-        )
-        crops = batch.crops[self.geometries.index(model.transform.geometry)]
-        short = self.size - len(crops)
-        if torch.device(self.device).type == "cuda" and short > 0:
+        crops = batch.crops[self.geometries.index(progress.geometry)]
+        count, short = len(crops), self.size - len(crops)
+        if self.device == "cuda" and short > 0:
             # One shape for every batch: other pictures never change a prediction.
             crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
         if self.careful:
             self.careful("model", model.name)
-
-        def run(size: int) -> torch.Tensor:
-            return torch.cat([model.logits(model.from_pixels(part)) for part in crops.split(size)])
-
         try:
             whole = max(1, len(crops))
-            logits, fitting = shrinking(run, min(whole, progress.most or whole))
+            logits, fitting = shrinking(functools.partial(model.classify, crops), min(whole, progress.most or whole))
+            logits = logits[:count]
+            answers = progress.mapping.apply(logits)
             if fitting < whole:
                 progress.most = fitting
             if batch.index == 0:
-                progress.first = logits[: len(rows)].clone()
-            return score(logits[: len(rows)], labels, progress.mapping, self.pictures.subset)
+                progress.first = logits.clone()
+            return score(logits, answers, torch.from_numpy(self.labels[self._rows(batch)]), self.subset)
         except (Exception, SystemExit) as error:
             progress.error = reason_of(error)
             return None
@@ -154,52 +158,51 @@ class Pass:
         """Store a batch's predictions; those of the first batches only after the contract check."""
         if progress.error is not None:
             return
-        values = scores.numpy()
+        values = {name: value.cpu().numpy() for name, value in scores.items()}
         if not values["finite"].all():
             rows = [row for row, fine in zip(self._rows(batch), values["finite"], strict=True) if not fine]
-            first = self.pictures.rows[rows[0]].sample_id
+            first = self.rows[rows[0]].sample_id
             progress.error = (
                 f"{progress.model.name} returns NaN or infinite logits, first for {first} ({len(rows)} of a batch)"
             )
-        elif batch.index >= self.checked:
-            self._add(progress, batch, values)
-        else:
-            progress.held.append((batch, values))
-            if batch.index == self.checked - 1:
-                self._check(progress)
-                for held, answers in progress.held if progress.error is None else []:
-                    self._add(progress, held, answers)
-                progress.held = []
-
-    def _add(self, progress: ModelPass, batch: Batch, values: dict[str, np.ndarray]) -> None:
-        rows = self._rows(batch)
-        survives = batch.survives[self.geometries.index(progress.model.transform.geometry)]
-        table = make_table(progress.model.name, [self.pictures.rows[row] for row in rows], values, survives, rows)
-        progress.parts.add(table, batch.index, dict(batch.unreadable))
+            return
+        progress.held.append((batch, values))
+        if batch.index < self.checked - 1:
+            return
+        if batch.index == self.checked - 1:
+            self._check(progress)
+        for held, answers in progress.held if progress.error is None else []:
+            rows = self._rows(held)
+            survives = held.survives[self.geometries.index(progress.geometry)]
+            table = make_table(progress.model.name, [self.rows[row] for row in rows], answers, survives, rows)
+            progress.parts.add(table, held.index, dict(held.unreadable))
+        progress.held = []
 
     def _check(self, progress: ModelPass) -> None:
         """Run the contract check on the held originals; a suspicion is written to a note next to the parts."""
-        if progress.parts.note("check"):
+        if "check" in progress.parts.notes():
             return
-        own = progress.model.transform.geometry
-        held = torch.cat([batch.crops[self.geometries.index(own)] for batch, _ in progress.held])
-        rows = [self.pictures.rows[row] for batch, _ in progress.held for row in self._rows(batch)]
+        own = self.geometries.index(progress.geometry)
+        held = torch.cat([batch.crops[own] for batch, _ in progress.held])
+        rows = [row for batch, _ in progress.held for row in self._rows(batch)]
         answers, predicted = (
             np.concatenate([values[name] for _, values in progress.held]) for name in ("raw", "predicted")
         )
-        labels = np.array([-1 if row.label is None else row.label for row in rows])
 
         def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
-            if geometry == own:
+            if geometry == progress.geometry:
                 return held[torch.from_numpy(places)]
-            return torch.from_numpy(np.stack([geometry.apply(read_picture(rows[place].path)) for place in places]))
+            files = [self.rows[rows[place]].path for place in places]
+            return torch.from_numpy(np.stack([geometry.apply(read_picture(file)) for file in files]))
 
         first = torch.zeros(0) if progress.first is None else progress.first
         try:
             if len(first):
                 few = first[:REPEATED]
                 check_answers(progress.model, held[: len(few)], few, len(progress.held[0][0].kept))
-            grave, remarks = check_originals(progress.model, progress.mapping, crops, labels, answers, predicted, first)
+            grave, remarks = check_originals(
+                progress.model, progress.mapping, crops, self.labels[rows], answers, predicted, first
+            )
         except (Exception, SystemExit) as error:
             progress.error = reason_of(error)
             return
@@ -220,26 +223,15 @@ class Pass:
         except Exception as error:
             progress.error = reason_of(error)
 
-    def _units(self) -> list[list[int]]:
-        """Return the batches in lists that are not divided: those of the contract check; the edits, if it adapts."""
-        everything = range(len(self.plan))
-        if self.adapting:
-            return self._sets(everything)
-        first = [list(everything[: self.checked])] if self.checked else []
-        return first + [[index] for index in everything[self.checked :]]
-
-    def _sets(self, pending: Sequence[int]) -> list[list[int]]:
-        """Return the batches in one list per edit for a model that adapts, in one list for the others."""
-        if not self.adapting:
-            return [list(pending)] if pending else []
-        edits = dict.fromkeys(self._edit(index) for index in pending)
-        return [[index for index in pending if self._edit(index) == edit] for edit in edits]
+    def _by_edit(self, indices: Sequence[int]) -> list[list[int]]:
+        edits = dict.fromkeys(self._edit(index) for index in indices)
+        return [[index for index in indices if self._edit(index) == edit] for edit in edits]
 
     def _edit(self, index: int) -> str:
-        return self.pictures.rows[self.plan[index][0]].edit
+        return self.rows[self.plan[index][0]].edit
 
     def _rows(self, batch: Batch) -> list[int]:
-        return [self.plan[batch.index][place] for place in batch.kept]
+        return [self.plan[batch.index][position] for position in batch.kept]
 
 
 def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[list[list[int]], int]:
@@ -262,44 +254,76 @@ def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[
     return plan, -(-first // size)
 
 
+def score(
+    logits: torch.Tensor, answers: torch.Tensor, labels: torch.Tensor, subset: Sequence[int] | None = None
+) -> Scores:
+    """Return the predictions of a batch, still on its device, by name.
+
+    logits: (n, model's classes); answers: the same in the benchmark's label space; labels: (n,) there, -1 unknown;
+    subset: the only classes that a second prediction chooses from.
+
+    predicted (n,) int; probability (n,) of the predicted class; true_probability (n,), NaN if the label is unknown;
+    rank (n,): 1 plus the number of classes with a larger logit, or an equal one and a smaller index, so that rank 1 is
+    the predicted class, also among ties, and 0 if the label is unknown; top, top_probabilities (n, 5); energy (n,)
+    logsumexp of the model's own logits; raw (n,) the model's own arg max; finite: whether every logit was; subset (n,):
+    the prediction among the classes of a subset, -1 without one.
+    """
+    labels = labels.to(answers.device, non_blocking=True)
+    known = labels >= 0
+    true = labels.clamp_min(0)[:, None]
+    logarithms = torch.log_softmax(answers, 1)
+    top_logits, top = answers.topk(min(5, answers.shape[1]), 1)
+    # Among equal logits, topk does not guarantee the smaller index first; arg max does.
+    predicted = answers.argmax(1)
+    true_logit = answers.gather(1, true)
+    earlier = torch.arange(answers.shape[1], device=answers.device)[None] < true
+    rank = 1 + (answers > true_logit).sum(1) + ((answers == true_logit) & earlier).sum(1)
+    chosen = torch.tensor(list(subset or ()), dtype=torch.int64, device=answers.device)
+    return {
+        "predicted": predicted,
+        "probability": logarithms.gather(1, predicted[:, None])[:, 0].exp(),
+        "true_probability": torch.where(known, logarithms.gather(1, true)[:, 0].exp(), torch.nan),
+        "rank": torch.where(known, rank, 0),
+        "top": top,
+        "top_probabilities": (top_logits - torch.logsumexp(answers, 1, keepdim=True)).exp(),
+        "energy": torch.logsumexp(logits, 1),
+        "raw": logits.argmax(1),
+        "finite": torch.isfinite(logits).all(1),
+        "subset": torch.full_like(predicted, -1) if subset is None else chosen[answers[:, chosen].argmax(1)],
+    }
+
+
 def make_table(
     model: str, rows: Sequence[Picture], scores: dict[str, np.ndarray], survives: np.ndarray, order: Sequence[int]
 ) -> pa.Table:
     """Return the predictions of one batch; `order` is each row's overall position, kept until the parts are merged."""
+    named = ("sample_id", "source_id", "file_name", "edit", "run", "label", "picture")
     labels = [row.label for row in rows]
-    known = np.array([label is not None for label in labels], bool)
+    unknown = np.array([label is None for label in labels], bool)
     truth = np.array([-1 if label is None else label for label in labels], np.int64)
-    columns = {
+    masks = {
+        **dict.fromkeys(("true_probability", "correct", "rank"), unknown),
+        "object_survives": np.isnan(survives),
+        "subset_correct": unknown | (scores["subset"] < 0),
+    }
+    columns: dict[str, Any] = {
         "model": [model] * len(rows),
-        "sample_id": [row.sample_id for row in rows],
-        "source_id": [row.source_id for row in rows],
-        "file_name": [row.file_name for row in rows],
-        "edit": [row.edit for row in rows],
-        "run": [row.run for row in rows],
-        "label": labels,
-        "predicted": scores["predicted"],
-        "probability": scores["probability"],
-        "true_probability": pa.array(scores["true_probability"], pa.float32(), mask=~known),
-        "correct": pa.array(scores["predicted"] == truth, pa.bool_(), mask=~known),
-        "rank": pa.array(scores["rank"].astype(np.int32), pa.int32(), mask=~known),
+        **{name: [getattr(row, name) for row in rows] for name in named},
+        **{name: scores[name] for name in ("predicted", "probability", "true_probability", "energy")},
+        "correct": scores["predicted"] == truth,
+        "rank": scores["rank"].astype(np.int32),
         "top5": scores["top"].astype(np.int32).tolist(),
         "top5_probabilities": scores["top_probabilities"].astype(np.float32).tolist(),
-        "energy": scores["energy"],
-        "object_survives": pa.array(survives.astype(np.float32), pa.float32(), mask=np.isnan(survives)),
-        "picture": [row.picture for row in rows],
-        "subset_correct": pa.array(scores["subset"] == truth, pa.bool_(), mask=~known | (scores["subset"] < 0)),
+        "object_survives": survives.astype(np.float32),
+        "subset_correct": scores["subset"] == truth,
     }
-    arrays = [_array(columns[field.name], field.type) for field in SCHEMA]
-    table = pa.Table.from_arrays(arrays, schema=SCHEMA)
-    return table.append_column("order", pa.array(list(order), pa.int64()))
-
-
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    if isinstance(values, pa.Array):
-        return values
-    if pa.types.is_dictionary(kind):
-        return pa.array(values, pa.string()).dictionary_encode()
-    return pa.array(values, kind)
+    arrays = [
+        pa.array(columns[field.name], pa.string()).dictionary_encode()
+        if pa.types.is_dictionary(field.type)
+        else pa.array(columns[field.name], field.type, mask=masks.get(field.name))
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA).append_column("order", pa.array(list(order), pa.int64()))
 
 
 @contextlib.contextmanager
@@ -309,7 +333,7 @@ def _settled(device: str) -> Iterator[None]:
     before = cudnn.benchmark, cudnn.deterministic
     cudnn.benchmark, cudnn.deterministic = False, True
     try:
-        with kept_heap(torch.device(device).type):
+        with kept_heap(device):
             yield
     finally:
         cudnn.benchmark, cudnn.deterministic = before

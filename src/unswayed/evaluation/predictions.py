@@ -79,25 +79,29 @@ def prediction_files(folder: str | Path) -> list[Path]:
 
 
 def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
-    """Return the cards by model, with the file's name without suffix as `file`; a data frame has none."""
+    """Return the cards by model, with the file's name without suffix as `file`; a data frame has none.
+
+    Predictions beside the card of other settings, which an evaluation that was killed can leave, are refused.
+    """
     if is_frame(predictions):
         return {}
-    found = {}
+    cards = {}
     for path in prediction_files(predictions):
-        card = path.with_suffix(".json")
-        if card.is_file():
-            content = read_json(card)
-            if isinstance(content, dict) and "model" in content:
-                require_fields(content, _CARD, str(card))
-                require_fields(content.get("benchmark") or {}, {"path": str | None}, f"{card}, benchmark")
-                stored = stored_text(path, f"unswayed.{FINGERPRINT}".encode())  # earlier versions wrote none
-                if stored is not None and stored != content.get(FINGERPRINT):  # an evaluation was killed
-                    raise UserError(
-                        f"{card} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
-                        run="the same `unswayed evaluate` command again",
-                    )
-                found[str(content["model"])] = {**content, "file": path.stem}
-    return found
+        file = path.with_suffix(".json")
+        card = read_json(file) if file.is_file() else None
+        if not isinstance(card, dict) or "model" not in card:
+            continue
+        require_fields(card, _CARD, str(file))
+        require_fields(card.get("benchmark") or {}, {"path": str | None}, f"{file}, benchmark")
+        # None if an earlier version wrote the file.
+        stored = stored_text(path, f"unswayed.{FINGERPRINT}".encode())
+        if stored is not None and stored != card.get(FINGERPRINT):
+            raise UserError(
+                f"{file} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
+                run="the same `unswayed evaluate` command again",
+            )
+        cards[str(card["model"])] = {**card, "file": path.stem}
+    return cards
 
 
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
@@ -126,7 +130,7 @@ def each_model(
                 )
             seen[name] = where
             if models is None or name in models:
-                yield name, _text(frame.filter(pl.col("model") == name))
+                yield name, plain_text(frame.filter(pl.col("model") == name))
     for name in models or ():
         if name not in seen:
             raise missing_model(name, seen, predictions)
@@ -205,7 +209,7 @@ def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     return frame
 
 
-def _text(frame: pl.DataFrame) -> pl.DataFrame:
+def plain_text(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the frame with dictionary columns as plain text, so that it can be joined with any other."""
     return frame.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
 

@@ -26,10 +26,15 @@ from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import in_lanes, one_thread
 from unswayed.jobs.table_job import SHARES_EACH, Journal, Reply, Share, TableJob
+from unswayed.models.label_mapping import LabelMapping, map_labels
 from unswayed.specs import slug_of
 
 if TYPE_CHECKING:
     import polars as pl
+    import torch
+
+    from unswayed.models import Classifier
+    from unswayed.sources import Source
 
 Careful = Callable[[str, str], None]
 """Is called with a kind (`picture` or `model`) and a name before that one is used."""
@@ -320,3 +325,25 @@ def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None
         return pl.concat(tables, how="diagonal")
     except pl.exceptions.PolarsError as error:
         raise UserError(f"the results in {folder}/{kind} do not have the same columns: {error}") from None
+
+
+def source_mapping(model: Classifier, source: Source) -> LabelMapping:
+    """The mapping from the model's classes to the source's; refused if a class that occurs has no counterpart."""
+    occurring = {source.label_of(scene_id) for scene_id in source.ids}
+    return map_labels(model.labels, source.labels, [label for label in occurring if label is not None])
+
+
+def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[dict[str, Any]]:
+    """One dict per row of the model's logits (N, classes): predicted, probability, true_probability, correct.
+
+    Classes and probabilities are those of the pictures' label space.
+    """
+    if not logits.isfinite().all():
+        raise UserError("the model returns NaN or infinite logits", allowed="finite logits")
+    probabilities = mapping.apply(logits).double().softmax(1)
+    best, predicted = probabilities.max(1)
+    truth = probabilities[:, label]
+    return [
+        {"predicted": p, "probability": b, "true_probability": t, "correct": p == label}
+        for p, b, t in zip(predicted.tolist(), best.tolist(), truth.tolist(), strict=True)
+    ]

@@ -11,15 +11,25 @@ import polars as pl
 
 from unswayed.benchmark.rows import REVIEWS, VALID, read_reviews
 from unswayed.errors import UserError
+from unswayed.files.storage import local_copy
+from unswayed.files.tables import read_checked
 
-from .facts import Facts
-from .predictions import Predictions, in_memory
+from .model_cards import STORED, WHITE_BOX
+from .predictions import Predictions, in_memory, missing_model, plain_text, polars_table, read_cards
 
 if TYPE_CHECKING:
-    import polars
+    from .facts import Facts
 
 
-def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.DataFrame:
+def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
+    """Return every finished model's card by the model's name; `file` is its file name without suffix."""
+    found = read_cards(folder)
+    if not found:
+        raise UserError(f"{folder} contains no cards of models", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
+    return found
+
+
+def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> pl.DataFrame:
     """Return all predictions in a folder, or those of some models.
 
     The column white_box, which the files do not have, says whether a row's picture was made to attack this model.
@@ -27,44 +37,26 @@ def read_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     return scan_predictions(folder, models).collect()
 
 
-def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> polars.LazyFrame:
+def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> pl.LazyFrame:
     """Return the predictions as a lazy frame."""
-    import polars
-
-    from unswayed.files.storage import local_copy
-    from unswayed.files.tables import read_checked
-
-    from .facts import Facts, read_facts
-    from .model_cards import STORED
-    from .predictions import missing_model, polars_table
-
-    folder = local_copy(folder)
     found = cards(folder)
     wanted = list(found) if models is None else list(models)
     for name in wanted:
         if name not in found:
             raise missing_model(name, found, folder)
+    folder = local_copy(folder)
     root = folder if folder.is_dir() else folder.parent
     files = [root / f"{found[name]['file']}.parquet" for name in wanted]
-    facts = read_facts(folder, common=True) if any(card.get("white_box") for card in found.values()) else Facts()
-    texts = polars.col(polars.Categorical).cast(polars.String)
-    tables = [
-        polars_table(read_checked(file, STORED, required=["model", "edit"])).with_columns(texts) for file in files
-    ]
+    tables = [polars_table(read_checked(file, STORED, required=["model", "edit"])) for file in files]
+    attacks = pl.lit(False).alias(WHITE_BOX)
+    if any(card.get("white_box") for card in found.values()):
+        from .facts import read_facts
+
+        attacks = read_facts(folder, common=True).white_box_rows()
     try:
-        return polars.concat(tables, how="diagonal_relaxed").lazy().with_columns(facts.white_box_rows())
-    except polars.exceptions.PolarsError as error:
+        return pl.concat(map(plain_text, tables), how="diagonal_relaxed").lazy().with_columns(attacks)
+    except pl.exceptions.PolarsError as error:
         raise UserError(f"the predictions in {folder} do not have the same columns: {error}") from None
-
-
-def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """Return every finished model's card by the model's name; `file` is its file name without suffix."""
-    from .predictions import read_cards
-
-    found = read_cards(folder)
-    if not found:
-        raise UserError(f"{folder} contains no cards of models", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
-    return found
 
 
 Condition = Literal["measured", "human"]

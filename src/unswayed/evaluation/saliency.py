@@ -29,8 +29,7 @@ from unswayed.scene import MaskOrigin
 
 from .measures import MEASURES, alignment
 from .noise import at_input, labeled, noted
-from .probes import Probe, ProbeResult, run_probe
-from .scoring import answers, source_mapping, strongest_output
+from .probes import Probe, ProbeResult, answers, run_probe, source_mapping
 
 if TYPE_CHECKING:
     import torch
@@ -252,7 +251,9 @@ def answer_and_heat(
         inputs = model.prepare(picture.image)[None]
     logits = model.logits(inputs)
     answer = answers(logits, mapping, picture.label)[0]
-    heat = explain(inputs, [strongest_output(logits, mapping, answer["predicted"])])[0]
+    # The model's own class behind its prediction: the largest of that group.
+    strongest = max(mapping.members[answer["predicted"]], key=lambda index: float(logits[0, index]))
+    heat = explain(inputs, [strongest])[0]
     if not picture.whole:
         heat = on_picture(heat, model.transform.geometry, *picture.mask.shape)
     return answer, heat

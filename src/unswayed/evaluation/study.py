@@ -8,38 +8,46 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+
+from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import ClassColumn, Frame
-from unswayed.errors import CannotWrite, UserError, reason_of
+from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
 from unswayed.files.text_tables import csv_text
-from unswayed.files.whole import read_json, write_bytes
+from unswayed.files.whole import read_json, remove_file, write_bytes, write_json
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor, View
-from unswayed.jobs.resources import copies, one_thread
+from unswayed.jobs.resources import copies, one_thread, shrinking
 from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Share
-from unswayed.models.heads import check_framing
+from unswayed.masks.checks import doubted_masks
+from unswayed.models.training_photographs import training_overlap
+from unswayed.models.transforms import Geometry
+from unswayed.sources.source import Source
 
 from .channels import ChannelExample, channel_examples, study_channels
-from .contract import check_plausible
+from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_sample, suspect_exchange
 from .heat import Region, shared_regions
 from .measures import best_channels, suspects
 from .model_cards import sentences_in
 from .noise import NoiseProbe, NoiseSettings
 from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
-from .saliency import SaliencyProbe
+from .saliency import MaskedPicture, SaliencyProbe, opened_pictures
 
 if TYPE_CHECKING:
     import polars as pl
 
     from unswayed.benchmark import Benchmark
     from unswayed.models import Classifier
-    from unswayed.sources import Source
+
+BATCH = 16  # pictures of the check of a model
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +217,8 @@ class StudyProbes:
     def _check(self, model: Classifier, kind: str, share: Share, careful: Careful | None) -> None:
         """Record what is suspicious about the model before anything is measured with it."""
         (pictures, is_benchmark), frame = self.pictures, self.settings.frame
-        check_framing(model, _benchmark_frame(pictures) if is_benchmark else frame)  # type: ignore[arg-type]
+        stated = pictures.card.get("frame") if is_benchmark else frame  # type: ignore[union-attr]
+        model.check_framing(None if stated is None else str(stated))
         ending = "" if kind == "noise" else _ORIGINAL
 
         def used(kind: str, name: str) -> None:
@@ -271,11 +280,6 @@ def _require_framing(folder: Path, frame: Frame) -> None:
                 )
 
 
-def _benchmark_frame(benchmark: Benchmark) -> str | None:
-    stated = benchmark.card.get("frame")
-    return None if stated is None else str(stated)
-
-
 _ORIGINAL = "/original/0"
 _OWN = frozenset(("probe", "source", "method", "benchmark", *(declared.name for declared in fields(NoiseSettings))))
 
@@ -324,3 +328,77 @@ def _channels(
     study.failures.update({f"{model.name}, {picture}": reason for picture, reason in found.failures.items()})
     study.notes.append(f"{folder / model.slug}.best.csv: {len(best)} attributes, layer {found.layer}")
     return Channels(best, channel_examples(model, source, found, best))
+
+
+def check_plausible(
+    model: Classifier,
+    pictures: Source | Benchmark,
+    folder: str | Path,
+    frame: Frame = "object",
+    skipped: Container[str] = (),
+    careful: Careful | None = None,
+) -> None:
+    """Record what is suspicious about the model's accuracy on up to 64 originals, as `evaluate` does.
+
+    Refuses a model whose logits are not finite or not reproducible. skipped: photographs that are not read; careful:
+    called with each photograph and with the model before they are used.
+    """
+    load, ids, mapping, _ = opened_pictures(pictures, model, frame)
+    sample = list(_sampled(load, ids, skipped, careful))
+    if careful is not None:
+        careful("model", model.name)
+    path = Path(folder) / "suspicions" / f"{model.slug}.json"
+    remove_file(path)
+    if not sample:
+        return
+
+    def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
+        some = [sample[place] for place in places]
+        if some[0].whole and geometry.crop != model.transform.crop:
+            other = replace(model, transform=replace(model.transform, crop=geometry.crop))
+            load_other = opened_pictures(pictures, other, frame)[0]
+            some = [load_other(f"{picture.source_id}/original/0") for picture in some]
+        images = [picture.image if picture.whole else geometry.apply(picture.image) for picture in some]
+        return torch.from_numpy(np.stack(images))
+
+    own = crops(model.transform.geometry, np.arange(len(sample)))
+    logits = torch.cat([shrinking(partial(model.classify, part), len(part))[0] for part in own.split(BATCH)])
+    if model.adapt is None:
+        check_answers(model, own[:REPEATED], logits[:REPEATED], min(BATCH, len(own)))
+    labels = np.array([picture.label for picture in sample])
+    answers, predicted = (scores.argmax(1).cpu().numpy() for scores in (logits, mapping.apply(logits)))
+    grave, remarks = check_originals(model, mapping, crops, labels, answers, predicted, logits, of_probabilities=True)
+    if isinstance(pictures, Source):
+        photographs = [entry.image for entry in pictures.entries]
+    else:
+        rows = pictures.manifest.select(["edit", "path"]).to_pylist()
+        photographs = [str(pictures.root / row["path"]) for row in rows if row["edit"] == SOURCE_EDIT and row["path"]]
+    seen = training_overlap(model.name, model.origin, photographs)
+    doubts = [
+        *grave,
+        None if grave else suspect_exchange(model.name, mapping.target, labels, predicted),
+        doubted_masks(
+            {picture.source_id: picture.about_mask for picture in sample},
+            {picture.source_id: picture.mask_origin for picture in sample if picture.mask_origin is not None},
+        ),
+        seen.suspicion,
+    ]
+    suspicion = "; ".join(doubt for doubt in doubts if doubt)
+    remarks += [seen.remark] if seen.remark else []
+    if suspicion or remarks:
+        write_json(path, {"model": model.name, "suspicion": suspicion, "remarks": remarks})
+
+
+def _sampled(
+    load: Callable[[str], MaskedPicture], ids: Iterable[str], skipped: Container[str], careful: Careful | None
+) -> Iterator[MaskedPicture]:
+    """Up to 64 readable originals, evenly spaced."""
+    originals = [sample_id for sample_id in ids if sample_id.split("/")[-2] == "original"]
+    for sample_id in sanity_sample(originals, SANITY):
+        photograph = sample_id.rsplit("/", 2)[0]
+        if photograph in skipped:
+            continue
+        if careful is not None:
+            careful("picture", photograph)
+        with contextlib.suppress(BadPicture):  # the probe reports it
+            yield load(sample_id)

@@ -13,6 +13,7 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -270,9 +271,27 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def hash_files(paths: Iterable[Path], most: int, workers: int) -> list[str | UserError]:
+    """The SHA-256 of each file of at most `most` bytes, or why it cannot be read; `workers` threads read them."""
+
+    def hashed(path: Path) -> str | UserError:
+        try:
+            return hashlib.sha256(read_file(path, most)).hexdigest()
+        except UserError as error:
+            return error
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(hashed, paths))
+
+
 def canonical(value: object) -> str:
     """JSON that is identical for equal values: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def hash_values(values: Iterable[object]) -> list[str]:
+    """The SHA-256 of the canonical JSON of each value."""
+    return [hashlib.sha256(canonical(value).encode()).hexdigest() for value in values]
 
 
 _CAUSES = {

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,10 +94,12 @@ class Parts:
             self.buffer, self.unreadable = [], {}
         self.last = time.monotonic()
 
-    def note(self, name: str) -> dict[str, Any]:
-        """The contents of all small JSON files with this name beside the parts; empty without any."""
-        notes = [read_json(path) for path in sorted(self.folder.glob(f"{name}.*.json"))]
-        return {key: value for note in notes for key, value in note.items()}
+    def notes(self) -> dict[str, dict[str, Any]]:
+        """The contents of the small JSON files beside the parts by their names; those of equal names are one."""
+        notes: dict[str, dict[str, Any]] = defaultdict(dict)
+        for path in sorted(self.folder.glob("*.*.json")):
+            notes[path.name.partition(".")[0]] |= read_json(path)
+        return notes
 
     def write_note(self, name: str, value: Mapping[str, Any], first: int = 0) -> None:
         """Write a small JSON file; first: the number of the batch from which on it is about the items."""

@@ -22,7 +22,7 @@ from unswayed.files.whole import read_json, remove_file, write_json
 
 from . import places_of, run_tasks
 from .monitor import Monitor
-from .scheduling import Outcome, Watch
+from .scheduling import Here, Outcome, attempt
 from .settings import EngineSettings, shard_of
 
 MOST_POISONED = 20  # items of one share that may end the process that reads them
@@ -64,7 +64,12 @@ class Reply:
 
 
 class TableWork(Protocol):
-    """Makes the rows of shares, also in another process, to which it is sent."""
+    """Makes the rows of shares, also in another process, to which it is sent.
+
+    counted: called with the number of new rows, as they are made.
+    """
+
+    counted: Callable[[int], None] | None
 
     def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
         """What became of each table of the share; the rows are in part files."""
@@ -99,30 +104,44 @@ class TableJob:
         self.monitor.count(self.done, self.total, self.failed)
 
     def run(
-        self, work: TableWork, groups: Sequence[Sequence[Hashable]], shares: int = 1, here: Watch | None = None
+        self, work: TableWork, groups: Sequence[Sequence[Hashable]], shares: int = 1, here: str | None = None
     ) -> Iterator[tuple[Hashable, list[Reply]]]:
         """Each table with its replies, once all its shares of this run are done.
 
-        groups: tables whose rows are made together; shares: into how many each group is divided. here: the work is done
-        in this process, whose state this function is called with; otherwise also a single device has a process for
-        itself, so that an item or a model that ends it fails alone.
+        groups: tables whose rows are made together; shares: into how many each group is divided. here: the device of
+        this process, which then does the work; otherwise also a single device has a process for itself, so that an
+        item or a model that ends it fails alone.
         """
         number, of = self.shard
         parts = range((number - 1) * shares, number * shares)
         tasks = [Share(tuple(group), part, of * shares) for group in groups for part in parts]
         self.expected.update(table for task in tasks for table in task.tables)
+        if here is not None:
+            yield from self._here(work, tasks, here)
+            return
         broken = []
-        if here is None:
-            outcomes = self._outcomes(work, tasks, self.devices)
-        else:
-            outcomes = run_tasks(work, tasks, watch=here, counted=self.count)
-        for outcome in outcomes:
+        for outcome in self._outcomes(work, tasks, self.devices):
             if outcome.result is None:
                 broken.append(outcome.task)
             else:
                 yield from self._collected(outcome.result)
         for share in broken:
             yield from self._with_care(work, share)
+
+    def _here(self, work: TableWork, tasks: Sequence[Share], device: str) -> Iterator[tuple[Hashable, list[Reply]]]:
+        process = Here(device, device, self.monitor.watch)
+
+        def count(more: int) -> None:
+            self.count(more)
+            process.tell()
+
+        work.counted = count
+        process.tell()
+        for task in tasks:
+            done = attempt(work, task, {})
+            process.tell(finished=1)
+            failed = [Reply(table, error=done.get("failure")) for table in task.tables]
+            yield from self._collected(done.get("result", failed))
 
     def each(
         self,

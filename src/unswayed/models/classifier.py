@@ -59,7 +59,7 @@ class Classifier:
         precision = self.precision or ("bf16" if device.type == "cuda" else "fp32")
         check_choice("precision", precision, Precision)
         labels = self.labels if isinstance(self.labels, LabelSpace) else _space(self.labels)
-        if not len(labels):
+        if not labels.classes:
             raise UserError(f"{self.name}: the model has no classes")
         if not isinstance(self.module, nn.Module):
             raise UserError(f"{self.name}: the module is a {type(self.module).__name__}", allowed="a torch.nn.Module")
@@ -72,7 +72,7 @@ class Classifier:
 
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 60 else f"{self.name[:29]}…{self.name[-30:]}"
-        return f"Classifier('{name}': {len(self.labels)} classes, crop {self.transform.crop}, {self.device})"
+        return f"Classifier('{name}': {len(self.labels.classes)} classes, crop {self.transform.crop}, {self.device})"
 
     @property
     def spec(self) -> str:
@@ -118,6 +118,10 @@ class Classifier:
         with torch.inference_mode():
             return self._forward(batch)
 
+    def classify(self, crops: torch.Tensor, size: int) -> torch.Tensor:
+        """(N, crop, crop, 3) uint8 crops -> (N, classes) float32 logits, `size` pictures at a time."""
+        return torch.cat([self.logits(self.from_pixels(part)) for part in crops.split(size)])
+
     def differentiable(self, pixels: torch.Tensor) -> torch.Tensor:
         """(N, 3, S, S) in [0, 1] -> (N, classes) float32 logits, with gradients to the pixels."""
         return self._forward(self.transform.differentiable(pixels.to(self.device)))
@@ -138,25 +142,39 @@ class Classifier:
             raise UserError(f"{self.name} returns a {type(output).__name__}", allowed="(N, classes) logits")
         if output.is_complex() or output.dtype == torch.bool:
             raise UserError(f"{self.name} returns {output.dtype}", allowed="real numbers, (N, classes) logits")
-        if output.ndim != 2 or output.shape[1] != len(self.labels):
+        classes = len(self.labels.classes)
+        if output.ndim != 2 or output.shape[1] != classes:
             raise UserError(
                 f"{self.name} returns the shape {tuple(output.shape)}, but its label space {self.labels.name!r} has "
-                f"{len(self.labels)} classes",
-                allowed=f"(N, {len(self.labels)}) logits, or a label space of as many classes as the model has outputs",
+                f"{classes} classes",
+                allowed=f"(N, {classes}) logits, or a label space of as many classes as the model has outputs",
             )
         return output.float()
 
     def with_transform(self, kind: TransformName) -> Classifier:
         """The same model under its `own` transform, or under the `paper`'s: resize 256, crop 224."""
-        check_choice("transform", kind, TransformName)
         if kind == "own":
             return self
+        check_choice("transform", kind, TransformName)
         if self.wraps is not None:
             # A wrapper derives its transform from that of the model inside, so that one is changed.
             wrap, inside = self.wraps
             made = wrap(replace(inside.with_transform(kind), device=self.device, precision=self.precision))
             return replace(made, name=self.name, origin=self.origin, layer=self.layer, fixed_hash=self.weights_hash)
         return replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
+
+    def check_framing(self, frame: str | None) -> None:
+        """Refuse a head that was trained in another framing; one without a record, and any other model, fits every one.
+
+        frame: how the pictures that it is about to see are framed, None if unknown.
+        """
+        trained = self.origin.get("head", {}).get("frame")
+        if trained is not None and frame is not None and trained != frame:
+            raise UserError(
+                f"{self.name} was trained on pictures with --frame {trained}, and these have --frame {frame}",
+                allowed=f"--frame {trained} for this head",
+                run=f"unswayed fit-head SOURCE -m MODEL -o DIR --frame {frame}",
+            )
 
     def card(self) -> dict[str, Any]:
         """Everything that identifies this model, as JSON."""
@@ -165,7 +183,7 @@ class Classifier:
             "weights_sha256": self.weights_hash,
             "transform": self.transform.to_json(),
             "labels": self.labels.to_json(),
-            "classes": len(self.labels),
+            "classes": len(self.labels.classes),
             "precision": self.precision,
             "device": str(self.device).split(":")[0],
             "origin": dict(self.origin),

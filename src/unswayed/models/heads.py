@@ -170,20 +170,6 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
     return replace(model, origin={**model.origin, **origin_of(folder)})
 
 
-def check_framing(model: Classifier, frame: str | None) -> None:
-    """Refuse a head that was trained in another framing; one without a record, and any other model, fits every one.
-
-    frame: how the pictures that it is about to see are framed, None if unknown.
-    """
-    trained = model.origin.get("head", {}).get("frame")
-    if trained is not None and frame is not None and trained != frame:
-        raise UserError(
-            f"{model.name} was trained on pictures with --frame {trained}, and these have --frame {frame}",
-            allowed=f"--frame {trained} for this head",
-            run=f"unswayed fit-head SOURCE -m MODEL -o DIR --frame {frame}",
-        )
-
-
 def feature_network(model: Classifier) -> nn.Module:
     """A copy of the model's network without its last linear layer: (N, 3, crop, crop) -> (N, D) features."""
     module = copy.deepcopy(model.module).eval().requires_grad_(False)

@@ -54,7 +54,7 @@ class LabelMapping:
 
     def to_json(self) -> dict[str, object]:
         used = sum(len(group) for group in self.members)
-        counts = {"model_classes": self.classes, "used": used, "answers": len(self.target)}
+        counts = {"model_classes": self.classes, "used": used, "answers": len(self.target.classes)}
         members = {} if self.kind == "identity" else {"members": list(map(list, self.members))}
         return {"kind": self.kind, **counts, **members}
 
@@ -68,7 +68,8 @@ def map_labels(
     maps several of the model's classes to one.
     """
     if model == target:
-        return LabelMapping(target, tuple((index,) for index in range(len(model))), len(model), "identity")
+        count = len(model.classes)
+        return LabelMapping(target, tuple((index,) for index in range(count)), count, "identity")
     if groups is None:
         groups = GROUPINGS.get(target.name)
     else:

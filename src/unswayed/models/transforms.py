@@ -87,6 +87,14 @@ class Geometry:
         return int(np.count_nonzero(cut)) / total if total else float("nan")
 
 
+def cropped(
+    image: np.ndarray, mask: np.ndarray | None, geometries: Sequence[Geometry]
+) -> tuple[list[np.ndarray], list[float]]:
+    """The picture's crop for each geometry, and the share of the object that it shows: NaN without a mask."""
+    crops = [geometry.apply(image) for geometry in geometries]
+    return crops, [float("nan") if mask is None else geometry.survives(mask) for geometry in geometries]
+
+
 @dataclass(frozen=True)
 class Transform:
     """The preprocessing of one model; stored in its card as JSON.
