@@ -110,11 +110,12 @@ def check_accuracy(
     told = f"{model.name}: accuracy on {len(labels)} originals is {right:.1%} (chance is {chance:.1%})"
     if order is not None:
         return f"{told}; suspected: the label order. {order.explanation}"
+    # Half of the pictures is enough to show the cause of an accuracy at chance.
+    few = np.array(sanity_sample(range(len(known)), TRIED // 2 if at_chance else TRIED))
+    stated = (predicted == labels)[few]
+    improvable = not model.transform.checked and clearly_better(np.ones_like(stated), stated)
     # Models that come with their transform are prepared as their authors say; others only as well as their users know.
-    if not model.transform.checked and (at_chance or (model.adapt is None and not brings_transform(model.spec))):
-        # Half of the pictures is enough to show the cause of an accuracy at chance.
-        few = np.array(sanity_sample(range(len(known)), TRIED // 2 if at_chance else TRIED))
-        stated = (predicted == labels)[few]
+    if improvable and (at_chance or (model.adapt is None and not brings_transform(model.spec))):
         transform = suspect_transform(model, mapping, crops, known[few], labels[few], stated, at_chance)
         if transform is not None:
             return f"{told}; suspected: the transform. {transform.explanation}"
