@@ -16,8 +16,8 @@ import time
 import numpy as np
 import torch
 
-from unswayed.evaluation.noise import BATCH_SIZES, LEVELS, NoiseSettings, add_noise, at_input, measure_noise
-from unswayed.evaluation.probes import read_probe
+from unswayed.evaluation.noise import BATCH_SIZES, LEVELS, NoiseProbe, NoiseSettings, add_noise, at_input
+from unswayed.evaluation.probes import read_probe, run_probe
 from unswayed.models import Classifier, open_model
 from unswayed.sources import Source, open_source
 
@@ -67,7 +67,7 @@ def main() -> None:
     model.logits(torch.zeros(BATCH_SIZES["cpu"], 3, side, side))
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        measure_noise(model, source, folder, NoiseSettings(dict(LEVELS), ablation=False))
+        run_probe(NoiseProbe(model, source, folder, NoiseSettings(dict(LEVELS), ablation=False)))
         ours = time.perf_counter() - start
         rows = read_probe(folder, "noise").filter(region="foreground")["correct"].mean()
 

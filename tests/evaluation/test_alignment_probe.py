@@ -10,8 +10,8 @@ from PIL import Image
 from torch import nn
 
 from unswayed.analyses.alignment import by_correctness, by_edit
-from unswayed.evaluation.probes import read_probe
-from unswayed.evaluation.saliency import measure_alignment
+from unswayed.evaluation.probes import read_probe, run_probe
+from unswayed.evaluation.saliency import SaliencyProbe
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
@@ -58,7 +58,7 @@ def load(entry):
 
 def test_heat_on_the_object_scores_high_and_beside_it_low(model, tmp_path):
     entries = (Entry("there", "a.png", None, 1, detail="there"), Entry("elsewhere", "b.png", None, 1))
-    outcome = measure_alignment(model, Source("made", LABELS, entries, load), tmp_path)
+    outcome = run_probe(SaliencyProbe(model, Source("made", LABELS, entries, load), tmp_path))
     rows = read_probe(tmp_path, "saliency")
     there, elsewhere = (
         rows.row(by_predicate=pl.col("source_id") == name, named=True) for name in ("there", "elsewhere")
@@ -86,8 +86,8 @@ def test_heat_maps_follow_the_framing_and_rows_carry_the_notes_of_their_scene(mo
         return Scene(entry.id, image, mask, 1, ("a note",))
 
     source = Source("made", LABELS, (Entry("wide", "a.png", None, 1),), wide)
-    measure_alignment(model, source, tmp_path / "squash", frame="squash")
-    measure_alignment(model, source, tmp_path / "center", frame="center")
+    run_probe(SaliencyProbe(model, source, tmp_path / "squash", frame="squash"))
+    run_probe(SaliencyProbe(model, source, tmp_path / "center", frame="center"))
     squash, cropped = (read_probe(tmp_path / how, "saliency").row(0, named=True) for how in ("squash", "center"))
     assert squash["precision"] > 0.5
     assert squash["true_probability"] > cropped["true_probability"]
@@ -114,7 +114,7 @@ def benchmark(tmp_path):
 
 
 def test_a_benchmark_gives_the_change_from_original_to_edit(model, benchmark, tmp_path):
-    outcome = measure_alignment(model, benchmark, tmp_path / "out")
+    outcome = run_probe(SaliencyProbe(model, benchmark, tmp_path / "out"))
     assert list(outcome.failures) == ["one/size/0"]
     rows = read_probe(tmp_path / "out", "saliency")
     assert sorted(rows["sample_id"]) == ["one/original/0", "one/position/0", "two/original/0", "two/position/0"]

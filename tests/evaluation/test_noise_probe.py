@@ -7,14 +7,18 @@ import torch
 from torch import nn
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.evaluation.noise import NoiseSettings, measure_noise
-from unswayed.evaluation.probes import read_probe
+from unswayed.evaluation.noise import NoiseProbe, NoiseSettings
+from unswayed.evaluation.probes import read_probe, run_probe
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
 from unswayed.sources.source import Entry, Source
 
 LABELS = own(["dark", "bright"])
+
+
+def measure_noise(model, source, folder, settings, batch_size=None, progress=None):
+    return run_probe(NoiseProbe(model, source, folder, settings, batch_size), progress)
 
 
 class Brightness(nn.Module):

@@ -14,7 +14,7 @@ from unswayed.analyses.drops.gate import check
 from unswayed.benchmark import Benchmark, BuildSettings, build
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.evaluation.head_fitting import choose_training, fit_source_head
+from unswayed.evaluation.head_fitting import fit_head
 from unswayed.evaluation.model_cards import sentences_in
 from unswayed.evaluation.study import check_plausible
 from unswayed.models import open_model
@@ -44,7 +44,7 @@ def photographs(folder: Path, count: int, seed: int) -> Path:
 def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("head")
     photographs(root / "train", 4, seed=0)
-    fit_source_head(f"folder:{root / 'train'}", "lite:0", root / "head", choose_training(epochs=5), device="cpu")
+    fit_head(f"folder:{root / 'train'}", "lite:0", root / "head", epochs=5, device="cpu")
     return root
 
 
@@ -79,13 +79,7 @@ def test_new_photographs_and_a_few_of_the_training_are_measured(head: Path, tmp_
 
 def test_photographs_of_the_base_count_and_a_damaged_record_is_refused(head: Path, tmp_path: Path) -> None:
     photographs(tmp_path / "more", 3, seed=2)
-    fit_source_head(
-        f"folder:{tmp_path / 'more'}",
-        f"head:{head / 'head'}",
-        tmp_path / "second",
-        choose_training(epochs=1),
-        device="cpu",
-    )
+    fit_head(f"folder:{tmp_path / 'more'}", f"head:{head / 'head'}", tmp_path / "second", epochs=1, device="cpu")
     model = open_model(f"head:{tmp_path / 'second'}", device="cpu")
     assert len(trained_on(model.origin)) == 8 + 6
     assert len(trained_on(open_model("lite:0", device="cpu").origin)) == 0

@@ -109,13 +109,13 @@ def run_evaluation(
     evaluator = Evaluator(target, folder, settings, specs, grouping, save_every, torch.get_num_threads())
     require_room(folder, target.described["identity"], target.rows)
 
-    def shown(view: View) -> None:
+    def count(view: View) -> None:
         if progress is not None:
             progress(view.done, view.total)
         if show is not None:
             show(view)
 
-    with Monitor(folder, "evaluate", "predictions", shown if progress or show else None) as monitor:
+    with Monitor(folder, "evaluate", "predictions", count if progress or show else None) as monitor:
         return EvaluationRun(evaluator, monitor, remarks).run()
 
 
@@ -138,10 +138,9 @@ def evaluate(
     failures = [f"{name} failed: {reason}" for name, reason in done.failed.items()]
     for text in [*(line for lines in done.warnings.values() for line in lines), *failures]:
         python_warnings.warn(text, UnswayedWarning, stacklevel=2)
-    good = [*done.scored, *done.skipped]
-    if not good:
+    if not done.scored and not done.skipped:
         raise UserError("no model could be evaluated:\n" + "\n".join(failures))
-    return read_predictions(output, good)
+    return read_predictions(output, [*done.scored, *done.skipped])
 
 
 class EvaluationRun:
@@ -166,7 +165,9 @@ class EvaluationRun:
             self.job.count(0)
             here = [name for name in ours if isinstance(specs[name], Classifier)]
             apart = [name for name in ours if isinstance(specs[name], str)]
-            for name, replies in itertools.chain(self._run_here(here), self._run_apart(apart)):
+            evaluator = replace(self.evaluator, opened={})
+            done_here = self.job.run(evaluator, [here], here=self.job.devices[0]) if here else ()
+            for name, replies in itertools.chain(done_here, self._run_apart(apart) if apart else ()):
                 self._conclude(str(name), replies)
         finally:
             for lock in self.locks.values():
@@ -175,21 +176,19 @@ class EvaluationRun:
             (self.folder / PARTS).rmdir()  # once it is empty
         if not self.failed:
             _forget_failures(self.folder, started)
-        order = [*specs, *(name for name in self.became if name not in specs)]
-        scored, skipped, unfinished = (
-            tuple(name for name in order if self.became.get(name) == kind)
+        order = dict.fromkeys([*specs, *self.became])
+        kinds: dict[str, Any] = {
+            kind: tuple(name for name in order if self.became.get(name) == kind)
             for kind in ("scored", "skipped", "unfinished")
-        )
+        }
         return Evaluation(
             self.folder,
             len(self.pictures),
-            scored,
-            skipped,
-            {name: self.failed[name] for name in order if name in self.failed},
-            self.warnings,
-            (*self.pictures.remarks, *self.remarks),
-            unfinished,
-            self.stored_as,
+            failed={name: self.failed[name] for name in order if name in self.failed},
+            warnings=self.warnings,
+            remarks=(*self.pictures.remarks, *self.remarks),
+            stored_as=self.stored_as,
+            **kinds,
         )
 
     def _lock(self, name: str) -> bool:
@@ -207,15 +206,8 @@ class EvaluationRun:
             self._fail(name, f"another process is evaluating it into {self.folder}: wait for it, or choose another -o")
         return taken
 
-    def _run_here(self, names: Sequence[str]) -> Iterator[tuple[Hashable, list[Reply]]]:
-        """Run the models in this process."""
-        if names:
-            yield from self.job.run(replace(self.evaluator, opened={}), [names], here=self.job.devices[0])
-
     def _run_apart(self, names: Sequence[str]) -> Iterator[tuple[Hashable, list[Reply]]]:
         """Run the models in worker processes: they share a decoding pass, on several devices in groups."""
-        if not names:
-            return
         devices, settings = self.job.devices, self.evaluator.settings
         processes = processes_on_a_machine(settings, devices)
         evaluator = replace(self.evaluator, processes=processes, lanes=max(1, self.evaluator.lanes // processes))
@@ -224,7 +216,7 @@ class EvaluationRun:
         batches = -(-len(self.pictures) // (settings.batch_size or batch_size_for(devices[0])))
         wanted = 1 if len(devices) == 1 else -(-SHARES_EACH * len(devices) // len(groups))
         shares = max(1, min(wanted, batches // self.job.shard[1]))
-        yield from self.job.run(evaluator, groups, shares)
+        return self.job.run(evaluator, groups, shares)
 
     def _conclude(self, name: str, replies: Sequence[Reply]) -> None:
         """Write what became of a model, now that all its shares of this run are done."""
@@ -241,9 +233,8 @@ class EvaluationRun:
                 self._skip(name)
             else:
                 self.stored_as[name] = known
-                self.remarks.append(
-                    f"{name} is the same model as {known}, whose predictions are already in {self.folder}"
-                )
+                stored = f"whose predictions are already in {self.folder}"
+                self.remarks.append(f"{name} is the same model as {known}, {stored}")
                 self.became.setdefault(known, "skipped")
         except CannotWrite:
             raise  # this is no failure of the model

@@ -3,14 +3,14 @@
 Noise is added before the model's own normalization and the sum is clipped to [0, 1], as in the released code
 (Moayeri et al., CVPR 2022), which works at 224×224.
 
-outcome = measure_noise(open_model("lite:0"), open_source("sample"), "results", NoiseSettings())
+result = run_probe(NoiseProbe(open_model("lite:0"), open_source("sample"), "results", NoiseSettings()))
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -25,7 +25,7 @@ from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
 from unswayed.scene import Scene, frame
 
-from .probes import Probe, ProbeResult, answers, run_probe, source_mapping
+from .probes import Probe, answers, source_mapping
 
 if TYPE_CHECKING:
     import torch
@@ -228,24 +228,16 @@ class NoiseSettings:
         check_choice("framing", self.frame, Frame)
 
 
-def measure_noise(
-    model: Classifier,
-    source: Source,
-    folder: str | Path,
-    settings: NoiseSettings,
-    batch_size: int | None = None,
-    progress: Callable[[int], None] | None = None,
-) -> ProbeResult:
-    """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first; resumes."""
-    with NoiseProbe(model, source, folder, settings, batch_size) as probe:
-        return run_probe(probe, progress)
-
-
 class NoiseProbe(Probe):
-    """What `measure_noise` measures."""
+    """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first."""
 
     def __init__(
-        self, model: Classifier, source: Source, folder: str | Path, settings: NoiseSettings, batch_size: int | None
+        self,
+        model: Classifier,
+        source: Source,
+        folder: str | Path,
+        settings: NoiseSettings,
+        batch_size: int | None = None,
     ) -> None:
         if not source.has_masks:
             raise UserError(
@@ -304,8 +296,11 @@ def noise_rows(
         return torch.from_numpy(draw_noise(scene_id, pixels.shape[-1], seed)).to(pixels.device)
 
     rows = []
-    for chunk in _chunks(variants, batch_size):
-        inputs = torch.cat([changed(pixels, placed, noise, run) for run in _runs(chunk)])
+    for start in range(0, len(variants), batch_size):
+        chunk = variants[start : start + batch_size]
+        # Consecutive variants of one norm and seed are made together.
+        runs = [list(run) for _, run in groupby(chunk, key=lambda variant: (variant.norm, variant.seed))]
+        inputs = torch.cat([changed(pixels, placed, noise, run) for run in runs])
         answered = answers(model.logits(model.transform.normalize(inputs)), mapping, label)
         rows += [{**asdict(variant), **answer} for variant, answer in zip(chunk, answered, strict=True)]
     return rows
@@ -321,12 +316,3 @@ def labeled(scene: Scene) -> int:
 def noted(scene: Scene) -> str | None:
     """What was done to the photograph or its masks, for its rows; None if nothing."""
     return "; ".join(scene.notes) or None
-
-
-def _chunks(variants: Sequence[Variant], size: int) -> Iterator[Sequence[Variant]]:
-    return (variants[start : start + size] for start in range(0, len(variants), size))
-
-
-def _runs(variants: Sequence[Variant]) -> Iterator[list[Variant]]:
-    """Consecutive variants of one norm and seed, which `changed` makes together."""
-    return (list(run) for _, run in groupby(variants, key=lambda variant: (variant.norm, variant.seed)))

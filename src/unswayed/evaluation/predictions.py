@@ -312,29 +312,23 @@ class ModelStanding:
 
 def model_standings(folder: str | Path) -> list[ModelStanding]:
     """Return the models of a folder of predictions; changes nothing."""
-    return [*_finished(Path(folder)), *_failed(Path(folder)), *_unfinished(Path(folder))]
-
-
-def _finished(folder: Path) -> Iterator[ModelStanding]:
+    folder = Path(folder)
+    standings = []
     for path in sorted(folder.glob("*.parquet")):
         card = path.with_suffix(".json")
         with contextlib.suppress(UserError):
             if card.is_file():
-                yield ModelStanding(str(read_object(card, {"model": str})["model"]), "finished", _rows(path))
-
-
-def _failed(folder: Path) -> Iterator[ModelStanding]:
+                model = str(read_object(card, {"model": str})["model"])
+                standings.append(ModelStanding(model, "finished", _rows(path)))
     for path in sorted(folder.glob(f"*{FAILED}")):
         with contextlib.suppress(UserError):
             record = read_object(path, {"model": str, "error": str})
-            yield ModelStanding(record["model"], "failed", 0, record["error"])
-
-
-def _unfinished(folder: Path) -> Iterator[ModelStanding]:
+            standings.append(ModelStanding(record["model"], "failed", 0, record["error"]))
     for parts in sorted((folder / PARTS).glob("*-*-*")):
         if parts.is_dir():
             rows = sum(_rows(path) for path in parts.glob("*-*.parquet"))
-            yield ModelStanding(parts.name.rsplit("-", 2)[0], "unfinished", rows)
+            standings.append(ModelStanding(parts.name.rsplit("-", 2)[0], "unfinished", rows))
+    return standings
 
 
 def _rows(path: Path) -> int:

@@ -84,7 +84,8 @@ class ProbeResult:
 
 def run_probe(probe: Probe, progress: Callable[[int], None] | None = None) -> ProbeResult:
     """The rows of every picture in the probe's file; those of an earlier run with equal settings are kept."""
-    resumed, failures = measure_pictures([probe], probe.table.ids, progress)
+    with probe:
+        resumed, failures = measure_pictures([probe], probe.table.ids, progress)
     return _merge(probe.table, resumed, failures)
 
 
@@ -183,11 +184,6 @@ def _merge(table: ItemTable, resumed: int, failures: Mapping[str, str]) -> Probe
     return ProbeResult(table.path, len(table.ids) - resumed - len(failures), resumed, dict(failures))
 
 
-def _key(share: Share) -> Key:
-    (key,) = share.tables
-    return cast(Key, key)
-
-
 class Opener(Protocol):
     """Opens probes, also in another process, to which it is sent."""
 
@@ -201,13 +197,8 @@ class Opener(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
-class _ShareResult:
-    """What a share of a probe has left: the table, how many of its pictures were measured before, failures."""
-
-    table: ItemTable
-    resumed: int
-    failures: dict[str, str]
+# What a share of a probe has left: the table, how many of its pictures were measured before, failures.
+_ShareResult = tuple[ItemTable, int, dict[str, str]]
 
 
 @dataclass
@@ -224,25 +215,25 @@ class ProbeWork:
     counted: Callable[[int], None] | None = None
 
     def journal(self, share: Share) -> Path:
-        model, kind = _key(share)
+        ((model, kind),) = cast(tuple[Key], share.tables)
         return self.folder / JOURNALS / f"{slug_of(model)}.{kind}.{share.number}-{share.count}.json"
 
     def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
         import torch
 
         torch.set_num_threads(self.lanes)
-        key = model, kind = _key(share)
+        ((model, kind),) = cast(tuple[Key], share.tables)
         try:
             with contextlib.ExitStack() as stack:
                 journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
                 probes = stack.enter_context(self.opener.open(model, kind, share, device, self.lanes, journal))
                 own = share.of(probes[0].table.ids)
                 resumed, failures = measure_pictures(probes, own, self.counted, dict(share.skipped), journal)
-                return [Reply(key, _ShareResult(probes[0].table, resumed, failures))]
+                return [Reply((model, kind), (probes[0].table, resumed, failures))]
         except CannotWrite:
             raise  # this is no failure of the model
         except (Exception, SystemExit) as error:  # whatever one model does, the others are measured
-            return [Reply(key, error=reason_of(error))]
+            return [Reply((model, kind), error=reason_of(error))]
 
 
 def run_probes(
@@ -273,8 +264,8 @@ def _concluded(job: TableJob, replies: Sequence[Reply]) -> ProbeResult | str | N
     if error is not None:
         return error
     measured: list[_ShareResult] = [reply.result for reply in replies]
-    table, resumed = measured[0].table, sum(share.resumed for share in measured)
-    failures = {picture: reason for share in measured for picture, reason in share.failures.items()}
+    table, resumed = measured[0][0], sum(before for _, before, _ in measured)
+    failures = {picture: reason for _, _, failed in measured for picture, reason in failed.items()}
     number, shards = job.shard
     notes = [table.folder / f"{table.key}.{shard}-{shards}.json" for shard in range(1, shards + 1)]
 

@@ -1,7 +1,7 @@
 """Heat maps of a classifier's predictions, by the grad-cam library, and their alignment with the object.
 
     maps = heat_maps(open_model("lite:0"), pictures, targets=None, method="layercam")
-    outcome = measure_alignment(open_model("lite:0"), open_source("sample"), "results", "layercam")
+    result = run_probe(SaliencyProbe(open_model("lite:0"), open_source("sample"), "results", "layercam"))
 
 The layer and its reshaping come from the model (`Classifier.heat_layer`), so that convolutional networks and
 vision transformers are handled in the same way.
@@ -29,7 +29,7 @@ from unswayed.scene import MaskOrigin
 
 from .measures import MEASURES, alignment
 from .noise import at_input, labeled, noted
-from .probes import Probe, ProbeResult, answers, run_probe, source_mapping
+from .probes import Probe, answers, source_mapping
 
 if TYPE_CHECKING:
     import torch
@@ -189,25 +189,12 @@ class MaskedPicture:
     mask_origin: MaskOrigin | None = None
 
 
-def measure_alignment(
-    model: Classifier,
-    pictures: Source | Benchmark,
-    folder: str | Path,
-    method: str = "layercam",
-    progress: Callable[[int], None] | None = None,
-    frame: Frame = "object",
-) -> ProbeResult:
-    """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object; resumes.
+class SaliencyProbe(Probe):
+    """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object.
 
     A source's pictures go into the model whole in the given framing, as for noise; a benchmark's pictures, edits
     included, by the model's own transform, as they were evaluated.
     """
-    with SaliencyProbe(model, pictures, folder, method, frame) as probe:
-        return run_probe(probe, progress)
-
-
-class SaliencyProbe(Probe):
-    """What `measure_alignment` measures."""
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,10 +39,6 @@ class Direction:
 
     def at(self, level: float) -> Edit:
         return self.edit(**{self.change.parameter: level}, **dict(self.change.others))
-
-    def neutral(self, rate: float) -> float:
-        """Return the level that changes nothing; rate: the share of the framed picture that the object covers."""
-        return rate if self.change.neutral is None else self.change.neutral
 
     def levels(self, neutral: float, count: int) -> tuple[float, ...]:
         """Return `count` levels, from the first that changes something to the end of the range.
@@ -109,14 +106,7 @@ class Subject:
 
     def remembering(self) -> Subject:
         """Return the same subject, which makes each picture only once; several models then share the pictures."""
-        made: dict[tuple[Edit, ...], np.ndarray] = {}
-
-        def make(chain: tuple[Edit, ...]) -> np.ndarray:
-            if chain not in made:
-                made[chain] = self.make(chain)
-            return made[chain]
-
-        return Subject(make, self.rate)
+        return Subject(functools.cache(self.make), self.rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +122,7 @@ def predictor(model: Classifier) -> Predictor:
     """Return a classifier as a predictor, with its own transform."""
 
     def predict(image: np.ndarray) -> np.ndarray:
-        found: np.ndarray = model.logits(model.prepare(image)[None]).double().softmax(1)[0].cpu().numpy()
-        return found
+        return model.logits(model.prepare(image)[None]).double().softmax(1)[0].cpu().numpy()
 
     return Predictor(model.name, predict, model.labels.classes)
 
@@ -234,8 +223,8 @@ class SmallestChange:
     @property
     def sentence(self) -> str:
         """Return the result as a sentence that claims only what was tried."""
-        before, impossible, tried = self.strip.before.name, self.strip.impossible, f"{self.tried} levels"
-        tried = "1 level" if self.tried == 1 else tried
+        before, impossible = self.strip.before.name, self.strip.impossible
+        tried = "1 level" if self.tried == 1 else f"{self.tried} levels"
         if not self.tried:
             return f"No level was possible: {impossible}."
         if self.turn is None:
@@ -271,14 +260,13 @@ def find_smallest(
     The prediction without this change is that for the chain; an edit of the chain that has this attribute is left out.
     """
     tried = _TriedLevels(subject, model, direction, chain, progress, MOST)
-    search = _Search(tried)
     name = direction.edit.control
     control = None if name is None else CONTROLS[name].chain[0]
     after = None if control is None or "network" in control.needs else tried.picture(control, 0.0)
-    search.run(tried.levels(SCANNED))
-    turn = None if search.level is None else tried.seen[search.level]
+    level, held = tried.search(tried.levels(SCANNED))
+    turn = None if level is None else tried.seen[level]
     shown = after.name if after is not None and after.best != tried.before.best else None
-    return SmallestChange(model.name, tried.strip(), turn, search.held, shown)
+    return SmallestChange(model.name, tried.strip(), turn, held, shown)
 
 
 def change_strip(
@@ -324,7 +312,8 @@ class _TriedLevels:
         self.done = 0
         self.seen: dict[float, Still] = {}
         self.impossible: str | None = None
-        self.before = self._predicted(in_order(self.others), direction.neutral(subject.rate), None)
+        neutral = subject.rate if direction.change.neutral is None else direction.change.neutral
+        self.before = self._predicted(in_order(self.others), neutral, None)
 
     def picture(self, edit: Edit, level: float) -> Still:
         still = self._predicted(in_order((*self.others, edit)), level, self.before.best)
@@ -361,40 +350,31 @@ class _TriedLevels:
         ordered = sorted(self.seen.values(), key=lambda still: abs(still.level - self.before.level))
         return Strip(self.direction, (self.before, *ordered), self.impossible)
 
+    def search(self, levels: Sequence[float]) -> tuple[float | None, float]:
+        """Try increasing levels until the prediction changes, then bisect between that level and the one before.
 
-class _Search:
-    """level: the smallest level that changes the prediction; held: the largest level below it that does not."""
-
-    def __init__(self, tried: _TriedLevels) -> None:
-        self.tried, self.held = tried, tried.before.level
-        self.level: float | None = None
-
-    def run(self, levels: Sequence[float]) -> None:
-        """Try increasing levels until the prediction changes, then bisect between that level and the one before."""
-        turned = self.tried.at
+        Returns the smallest level that changes the prediction, and the largest level below it that does not.
+        """
+        turn, held = None, self.before.level
         for candidate in levels:
-            answer = turned(candidate)
-            if answer is None and not self.tried.seen:
+            answer = self.at(candidate)
+            if answer is None and not self.seen:
                 # The first step is already too large: half of it, or a quarter, may be possible.
-                for share in (0.5, 0.25):
-                    nearer = self._between(candidate, share)
-                    if (answer := turned(nearer)) is not None:
+                for nearer in (_between(held, candidate, 0.5), _between(held, candidate, 0.25)):
+                    if (answer := self.at(nearer)) is not None:
                         candidate = nearer
                         break
             if answer:
-                self.level = candidate
+                turn = candidate
                 break
-            if answer is False:
-                self.held = candidate
-        for _ in range(HALVED if self.level is not None else 0):
-            assert self.level is not None
-            middle = self._between(self.level, 0.5)
-            if middle in (self.held, self.level) or (answer := turned(middle)) is None:
+            held = candidate if answer is False else held
+        for _ in range(HALVED):
+            middle = held if turn is None else _between(held, turn, 0.5)
+            if middle in (held, turn) or (answer := self.at(middle)) is None:
                 break
-            if answer:
-                self.level = middle
-            else:
-                self.held = middle
+            turn, held = (middle, held) if answer else (turn, middle)
+        return turn, held
 
-    def _between(self, far: float, share: float) -> float:
-        return float(f"{self.held + share * (far - self.held):.4g}")
+
+def _between(low: float, high: float, share: float) -> float:
+    return float(f"{low + share * (high - low):.4g}")

@@ -240,15 +240,30 @@ def _look_closer(
     measure: str,
     monitor: Monitor,
 ) -> None:
-    """What needs one model and the results of its probes: regions beside the object, and channels."""
+    """What needs one model and the results of its probes: regions beside the object, and channels.
+
+    Writes FOLDER/channels/<model>.parquet, and its best channels as CSV.
+    """
     model, (source, _), frame = probes.model(name), probes.pictures, probes.settings.frame
+    assert isinstance(source, Source)
+    slug = model.slug
     if spurious:
-        chosen = _suspects(study.folder, model.slug, class_by, measure)
-        study.regions[model.slug] = _regions(model, source, chosen, probes.method, frame)  # type: ignore[arg-type]
+        noise, saliency = (read_probe(study.folder, kind, [slug]) for kind in ("noise", "saliency"))
+        listed = suspects(noise, saliency, by=class_by, measure=measure)["source_id"].unique(maintain_order=True)
+        chosen = [scene_id for scene_id in listed if scene_id in source]
+        regions = shared_regions(model, source, chosen, probes.method, frame)
+        study.regions[slug] = Regions(model.name, source.labels.classes, regions)
     if channels:
-        layer = None if channels == "heat" else channels
-        show = partial(monitor.count, note=f"{name}: channels")
-        study.channels[model.slug] = _channels(study, model, source, layer, frame, show)  # type: ignore[arg-type]
+        show = counter(partial(monitor.count, note=f"{name}: channels"), len(source))
+        studied = study_channels(model, source, None if channels == "heat" else channels, show, frame)
+        best = best_channels(studied.table)
+        folder, buffer = study.folder / "channels", io.BytesIO()
+        studied.table.write_parquet(buffer)
+        write_bytes(folder / f"{slug}.parquet", buffer.getvalue())
+        write_bytes(folder / f"{slug}.best.csv", csv_text(best).encode())
+        study.failures.update({f"{model.name}, {picture}": reason for picture, reason in studied.failures.items()})
+        study.notes.append(f"{folder / slug}.best.csv: {len(best)} attributes, layer {studied.layer}")
+        study.channels[slug] = Channels(best, channel_examples(model, source, studied, best))
 
 
 def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
@@ -300,34 +315,6 @@ def _open(name: str, device: str | None) -> Classifier:
     from unswayed.models import open_model
 
     return open_model(name, device=device)
-
-
-def _suspects(folder: Path, slug: str, by: ClassColumn, measure: str) -> list[str]:
-    noise, saliency = (read_probe(folder, kind, [slug]) for kind in ("noise", "saliency"))
-    return suspects(noise, saliency, by=by, measure=measure)["source_id"].unique(maintain_order=True).to_list()
-
-
-def _regions(model: Classifier, source: Source, chosen: list[str], method: str, frame: Frame) -> Regions:
-    """The regions beside the object that the model uses, in the pictures that its rows make suspects."""
-    regions = shared_regions(
-        model, source, [scene_id for scene_id in chosen if scene_id in source], method, frame=frame
-    )
-    return Regions(model.name, source.labels.classes, regions)
-
-
-def _channels(
-    study: Study, model: Classifier, source: Source, layer: str | None, frame: Frame, show: Callable[[int, int], None]
-) -> Channels:
-    """FOLDER/channels/<model>.parquet, and its best channels as CSV."""
-    found = study_channels(model, source, layer, counter(show, len(source)), frame)
-    best = best_channels(found.table)
-    folder, buffer = study.folder / "channels", io.BytesIO()
-    found.table.write_parquet(buffer)
-    write_bytes(folder / f"{model.slug}.parquet", buffer.getvalue())
-    write_bytes(folder / f"{model.slug}.best.csv", csv_text(best).encode())
-    study.failures.update({f"{model.name}, {picture}": reason for picture, reason in found.failures.items()})
-    study.notes.append(f"{folder / model.slug}.best.csv: {len(best)} attributes, layer {found.layer}")
-    return Channels(best, channel_examples(model, source, found, best))
 
 
 def check_plausible(
