@@ -249,7 +249,7 @@ def is_evaluated(model: Classifier, card: Mapping[str, Any]) -> bool:
 def is_finished(folder: Path, slug: str, fingerprint: str) -> bool:
     """Whether `folder` contains the complete predictions with this fingerprint."""
     path = folder / f"{slug}.parquet"
-    card = finished_card(path, FINGERPRINT, fingerprint)
+    card = finished_card(path, FINGERPRINT, fingerprint) if path.is_file() else None
     try:
         return card is not None and parquet.read_metadata(path).num_rows == card.get("rows")
     except (OSError, pa.ArrowException):

@@ -40,6 +40,10 @@ class Direction:
     def at(self, level: float) -> Edit:
         return self.edit(**{self.change.parameter: level}, **dict(self.change.others))
 
+    def neutral(self, rate: float) -> float:
+        """Return the level that changes nothing; rate: the share of the framed picture that the object covers."""
+        return rate if self.change.neutral is None else self.change.neutral
+
     def levels(self, neutral: float, count: int) -> tuple[float, ...]:
         """Return `count` levels, from the first that changes something to the end of the range.
 
@@ -312,8 +316,7 @@ class _TriedLevels:
         self.done = 0
         self.seen: dict[float, Still] = {}
         self.impossible: str | None = None
-        neutral = subject.rate if direction.change.neutral is None else direction.change.neutral
-        self.before = self._predicted(in_order(self.others), neutral, None)
+        self.before = self._predicted(in_order(self.others), direction.neutral(subject.rate), None)
 
     def picture(self, edit: Edit, level: float) -> Still:
         still = self._predicted(in_order((*self.others, edit)), level, self.before.best)
