@@ -117,13 +117,6 @@ def shrinking(run: Callable[[int], T], batch: int, refuse: Callable[[], Exceptio
         batch //= 2
 
 
-def in_parts(run: Callable[[torch.Tensor], torch.Tensor], batch: torch.Tensor) -> torch.Tensor:
-    """run(batch); in as many equal parts as needed where memory is too small for the whole batch."""
-    import torch
-
-    return shrinking(lambda size: torch.cat([run(part) for part in batch.split(size)]), max(1, len(batch)))[0]
-
-
 AGAIN = 60.0  # seconds between two measurements
 SOON = 5.0  # the same after other processes began or stopped to compute
 WINDOW = 0.5  # minimum seconds over which the use by others is measured
