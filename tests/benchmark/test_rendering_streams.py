@@ -69,7 +69,7 @@ def test_any_grouping_gives_the_same_files(source, tmp_path, tree, group):
 
 def test_a_picture_that_cannot_be_rendered_costs_itself_alone(source, tmp_path):
     plan = plan_of(tmp_path / "b", source)
-    bad = next(planned.seed for planned in plan.pictures(source.ids[2]) if planned.item.name == "size-0.1")
+    bad = next(row.seed for _, row in plan.pictures(source.ids[2]) if row.edit == "size-0.1")
     prepared = (Preparation(plan)(one) for one in source.ids)
     summaries = list(render_stream(plan.root, Moody(bad, RuntimeError("numbers overflow")), 8, prepared))
     assert sum(summary.counts["failed"] for summary in summaries) == 1
@@ -87,7 +87,7 @@ def test_a_renderers_user_error_ends_the_run(source, tmp_path):
 
 def test_refusals_pass_through(source, tmp_path):
     prepared = Preparation(plan_of(tmp_path / "b", source))(source.ids[0])
-    answers = render_safely(Paste(), [picture.layers for picture in prepared.pictures if picture.layers is not None])
+    answers = render_safely(Paste(), [picture for picture in prepared.pictures if picture.layers is not None])
     assert {type(answer) for answer in answers} == {Rendered, Refused}
     assert all(answer.status == "skipped" for answer in answers if isinstance(answer, Refused))
 

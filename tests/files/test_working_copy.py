@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from command_line import refused
-from unswayed.benchmark.writing import settle, write_beside
+from unswayed.benchmark.render import settle, write_beside
 from unswayed.errors import UserError
 from unswayed.files import objects
 from unswayed.files.storage import fetch_missing, fetch_pictures, local_copy, reachable_copy, refresh

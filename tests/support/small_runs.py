@@ -9,7 +9,7 @@ import torch
 
 from betrayed import small_classifier
 from unswayed.models.classifier import Classifier
-from unswayed.repair.fine_tuning import Progress, TrainedArm, fine_tune
+from unswayed.repair.fine_tuning import FineTuning, Progress, TrainedArm
 from unswayed.repair.photographs import Photographs, listed
 from unswayed.repair.settings import RepairSettings
 from unswayed.sources import open_source
@@ -33,4 +33,4 @@ def small_run(
     train.read("cpu", 1)
     validation.read("cpu", 1)
     model = model or small_classifier()
-    return fine_tune(model, [(0,), (1,), (2,)], train, validation, settings, "repaired", folder, report)
+    return FineTuning(model, [(0,), (1,), (2,)], train, validation, settings, "repaired", folder).run(report)

@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,22 +17,19 @@ from unswayed.edits.recipes import Recipe, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.storage import place_of, refresh
-from unswayed.files.whole import explained
 from unswayed.jobs import ENGINES, Watch, cores, places_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.scheduling import Here
-from unswayed.masks.checks import exchanged_masks, warning_summary
+from unswayed.masks.checks import exchanged_masks, mask_record, origins_of, warning_summary
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
-from unswayed.rendering.settings import RENDERER_OPTIONS
-from unswayed.scene import MaskOrigin
+from unswayed.rendering.settings import RENDERER_OPTIONS, removal_of
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
-from .card import Card, only_run, settle_card
+from .card import Card, only_run, record_facts, settle_card
 from .plan import Plan
-from .prepare import Prepared
-from .quality import count_doubtful, record_masks
+from .quality import is_invalid, write_mask_sheet
 from .render import (
     NetworkBuilder,
     SourceBuilder,
@@ -40,7 +37,7 @@ from .render import (
     describe_network,
     give_up,
     passes_of,
-    prepared_passes,
+    sweep,
     through_network,
 )
 from .rows import (
@@ -57,7 +54,6 @@ from .rows import (
     write_manifest,
 )
 from .settings import BuildSettings
-from .writing import sweep
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,44 @@ class Progress:
         """Return how much of the build is done, in [0, 1]."""
         done, total = self.passes or (self.done, self.total)
         return done / total if total else 1.0
+
+
+@dataclass
+class _Tally:
+    """How far a run is; `tell` passes that on to the monitor and to the caller.
+
+    planned: passes of the network for one source; passes, all_passes: done, and in total as far as that is known.
+    """
+
+    monitor: Monitor
+    progress: Callable[[Progress], None] | None
+    done: int
+    sources: int
+    counts: Counter[str]
+    planned: int
+    passes: int = 0
+
+    def __post_init__(self) -> None:
+        self.all_passes = (self.sources - self.done) * self.planned
+        self.tell()
+
+    def prepared(self, source_id: str, passes: int) -> None:
+        """Replace the planned passes of a source by those of the pictures that are possible for it."""
+        self.all_passes += passes - self.planned
+
+    def tell(self, summary: Summary | None = None) -> None:
+        """Pass on how far the run is; summary: of the source that was just finished."""
+        if summary is not None:
+            self.done += 1
+            self.counts.update(summary.counts)
+        passes = (min(self.passes, self.all_passes), self.all_passes) if self.all_passes else None
+        pictures = ", ".join(
+            f"{number} {status}" for status, number in self.counts.items() if number and status != FAILED
+        )
+        note = f"{self.done} of {self.sources} scenes; {pictures}" if passes else pictures
+        self.monitor.count(*(passes or (self.done, self.sources)), failed=self.counts[FAILED], note=note)
+        if self.progress is not None:
+            self.progress(Progress(self.done, self.sources, dict(self.counts), passes, summary))
 
 
 @one_line
@@ -131,23 +165,15 @@ def build(
     """
     if opened is not None:
         settings = replace(settings, guide=_settled(opened, settings))
+    root = place_of(output).expanduser()
     scenes = source if isinstance(source, Source) else open_source(source)
-    plan = Plan(
-        root=place_of(output).expanduser(),
-        source=scenes.select(
-            settings.limit,
-            settings.classes,
-            sample=settings.sample,
-            per_class=settings.per_class,
-            seed=settings.seed,
-        ),
-        recipe=settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe),
-        settings=settings,
+    selected = scenes.select(
+        settings.limit, settings.classes, sample=settings.sample, per_class=settings.per_class, seed=settings.seed
     )
-    with explained(plan.root):
-        plan.root.mkdir(parents=True, exist_ok=True)
-    unit = "passes" if plan.has_network else "scenes"
-    with only_run(plan.root, settings.shard), Monitor(plan.root, "build", unit, show) as monitor:
+    recipe = settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe)
+    plan = Plan(root, selected, recipe, settings)
+    unit = "passes" if settings.has_network else "scenes"
+    with only_run(root, settings.shard), Monitor(root, "build", unit, show) as monitor:
         return _build(plan, opened, monitor, progress)
 
 
@@ -173,60 +199,16 @@ def _here_possible(settings: BuildSettings) -> bool:
     return bool(ENGINES.part(settings.engine).facts.get("this_process"))
 
 
-class _Tally:
-    """How far a run is; `tell` passes that on to the monitor and to the caller.
-
-    passes: of the network, done and in total as far as that is known; passes_of: those of a picture by its start.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        passes_of: Callable[[float], int],
-        monitor: Monitor,
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
-        self.monitor, self.progress = monitor, progress
-        self.done = self.sources = self.passes = self.all_passes = 0
-        self.counts: Counter[str] = Counter()
-        runs = [plan.settings.runs if plan.has_draws(item) else 1 for item in plan.recipe.items]
-        self.passes_planned = sum(count * passes_of(start) for count, start in zip(runs, plan.starts, strict=True))
-
-    def start(self, sources: int, waiting: int, counts: dict[str, int]) -> None:
-        self.done, self.sources, self.all_passes = sources - waiting, sources, waiting * self.passes_planned
-        self.counts.update(counts)
-        self.tell()
-
-    def prepared(self, passes: int) -> None:
-        """Replace the planned passes of a source by those of the pictures that are possible for it."""
-        self.all_passes += passes - self.passes_planned
-
-    def finished(self, summary: Summary) -> None:
-        self.done += 1
-        self.counts.update(summary.counts)
-        self.tell(summary)
-
-    def tell(self, summary: Summary | None = None) -> None:
-        passes = (min(self.passes, self.all_passes), self.all_passes) if self.all_passes else None
-        pictures = ", ".join(
-            f"{number} {status}" for status, number in self.counts.items() if number and status != FAILED
-        )
-        note = f"{self.done} of {self.sources} scenes; {pictures}" if passes else pictures
-        self.monitor.count(*(passes or (self.done, self.sources)), failed=self.counts[FAILED], note=note)
-        if self.progress is not None:
-            self.progress(Progress(self.done, self.sources, dict(self.counts), passes, summary))
-
-
 Make = Callable[[list[str], _Tally], Generator[Summary, None, None]]
 
 
 def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Callable[[Progress], None] | None) -> Built:
-    started, root = time.monotonic(), plan.root
+    started, root, ids = time.monotonic(), plan.root, plan.source.ids
     card, passes_of_start, make = _maker(plan, opened, monitor.watch)
     with alone(root / CARD_LOCK, wait=60):
         refresh(root)
-        settle_card(root, card, plan.source.ids)
-    part = plan.settings.part(plan.source.ids)
+        settle_card(root, card, ids)
+    part = plan.settings.part(ids)
     ours = None if plan.settings.shard is None else set(part)
     sweep(root, ours)
     rows = {source_id: read_rows(root, source_id) for source_id in finished_sources(root).intersection(part)}
@@ -236,80 +218,83 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
         (source_id for source_id in part if missing.get(source_id, 1)),
         key=lambda source_id: -missing.get(source_id, math.inf),
     )
-    tally = _Tally(plan, passes_of_start, monitor, progress)
+    finished = [row.status for source_id in rows.keys() - set(waiting) for row in rows[source_id]]
+    planned = sum(
+        passes_of_start(start) * (plan.settings.runs if plan.draws[edit] else 1)
+        for edit, start in plan.recipe.starts().items()
+    )
+    done = len(part) - len(waiting)
+    tally = _Tally(monitor, progress, done, len(part), Counter(counts(finished)), planned)
     stages: defaultdict[str, float] = defaultdict(float)
-    finished = rows.keys() - set(waiting)
-    tally.start(len(part), len(waiting), counts(row.status for source_id in finished for row in rows[source_id]))
     with contextlib.closing(make(waiting, tally)) as summaries:
         for summary in summaries:
             for stage, seconds in summary.seconds.items():
                 stages[stage] += seconds
-            tally.finished(summary)
+            tally.tell(summary)
             monitor.check_folder(CARD)
     monitor.check_folder(CARD)
     sweep(root, ours)  # what workers left that died in this run
     refresh(root)  # for rows that other machines have added
-    built = _finish(plan, part)
+    built = _finish(plan, ids, part)
     return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages))
 
 
-def _finish(plan: Plan, part: list[str]) -> Built:
+def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
     """Write the manifest if no source is missing, and sum up all rows, or those of this part."""
-    root, unfinished = plan.root, len(set(plan.source.ids) - finished_sources(plan.root))
-    rows = [row for source_id in (part if unfinished else plan.source.ids) for row in read_rows(root, source_id)]
+    root, source, unfinished = plan.root, plan.source, len(set(ids) - finished_sources(plan.root))
+    built = part if unfinished else ids
+    rows = [row for source_id in built for row in read_rows(root, source_id)]
     used = [row for row in rows if row.edit == SOURCE_EDIT and row.status == OK]
     notes = {row.source_id: row.notes for row in used}
-    origins = {row.source_id: made for row in used if (made := MaskOrigin.from_values(row.values)) is not None}
-    if not unfinished:
-        write_manifest(root, rows)
-        record_masks(root, rows, origins, len(used))
-        shutil.rmtree(root / CACHE, ignore_errors=True)
+    originals = [
+        (row.source_id, (row.sha256, row.mask_sha256), row.label)
+        for row in rows
+        if row.edit == ORIGINAL_EDIT and row.status == OK
+    ]
     failures: dict[str, str] = {}
     for row in rows:
         if row.status == FAILED:
             failures.setdefault(row.source_id, str(row.reason))
-    doubtful = count_doubtful(rows)
-    originals = [row for row in rows if row.edit == ORIGINAL_EDIT and row.status == OK]
-    return Built(
+    origins = origins_of({row.source_id: row.values for row in used})
+    about_masks = mask_record(origins, len(used))
+    warnings = *source.remarks, *warning_summary(notes, origins), *exchanged_masks(source, notes)
+    result = Built(
         root=root,
-        counts=counts(row.status for row in rows),
-        sources=len(part if unfinished else plan.source),
+        counts=counts([row.status for row in rows]),
+        sources=len(built),
         failures=failures,
-        classes=plan.source.class_counts,
-        warnings=(
-            *plan.source.remarks,
-            *warning_summary(notes, origins),
-            *exchanged_masks(plan.source, notes),
-            *repeated_photographs((row.source_id, (row.sha256, row.mask_sha256), row.label) for row in originals),
-        ),
-        invalid=doubtful["invalid"],
-        left_out=doubtful["left out"],
+        classes=source.class_counts,
+        warnings=(*warnings, *repeated_photographs(originals)),
+        invalid=sum(is_invalid(row) and row.path is not None for row in rows),
+        left_out=sum(is_invalid(row) and row.path is None for row in rows),
         unfinished=unfinished,
     )
+    if not unfinished:
+        write_manifest(root, rows)
+        record_facts(root, masks=about_masks)
+        write_mask_sheet(root, rows, origins)
+        shutil.rmtree(root / CACHE, ignore_errors=True)
+    return result
 
 
 def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Callable[[float], int], Make]:
     """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
-    devices = places_of(plan.settings) if plan.has_network and opened is None else []
+    has_network = plan.settings.has_network
+    devices = places_of(plan.settings) if has_network and opened is None else []
     if len(devices) > 1 or (devices and not _here_possible(plan.settings)):
-        card, starts = _described(plan, devices)
+        # A process of its own opens the renderer on a device to describe it.
+        [outcome] = run_tasks(describe_network, [plan], settings=plan.settings, devices=devices[:1], apart=True)
+        if outcome.result is None:
+            raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
+        card, starts = outcome.result
         return card, starts.__getitem__, functools.partial(_on_devices, plan, devices, watch)
     plan = plan.on(devices[0]) if devices else plan
-    renderer, removal = opened or plan.open_renderer(), plan.open_removal()
-    if plan.has_network:
+    renderer, removal = opened or plan.open_renderer(), removal_of(plan.settings)
+    if has_network:
         make: Make = functools.partial(_here, plan, renderer, removal, watch)
     else:
         make = functools.partial(_by_source, plan, removal, watch)
     return plan.card(renderer, removal), functools.partial(passes_of, renderer), make
-
-
-def _described(plan: Plan, devices: list[str]) -> tuple[Card, dict[float, int]]:
-    """The benchmark's card and the passes of each start, from a process that opens the renderer on a device."""
-    [outcome] = run_tasks(describe_network, [plan], settings=plan.settings, devices=devices[:1], apart=True)
-    if outcome.result is None:
-        raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
-    card, starts = outcome.result
-    return card, starts
 
 
 def _by_source(
@@ -335,11 +320,8 @@ def _here(
         here.tell()
         tally.tell()
 
-    def prepared(source: Prepared | None) -> None:
-        tally.prepared(0 if source is None else prepared_passes(renderer, source))
-
     counted = CountedRenderer(renderer, count) if isinstance(renderer, NetworkRenderer) else renderer
-    for summary in through_network(plan, counted, removal, waiting, prepared):
+    for summary in through_network(plan, counted, removal, waiting, tally.prepared):
         here.tell(finished=1)
         yield summary
 
@@ -350,6 +332,6 @@ def _on_devices(
     """Build the sources with one process for each device, those with the most pictures first."""
     for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
         summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
-        tally.prepared(summary.passes)
+        tally.prepared(summary.source_id, summary.passes)
         tally.passes += summary.passes
         yield summary

@@ -9,14 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from unswayed.edits.recipes import Item
 from unswayed.errors import UserError
 from unswayed.files.locks import alone, held_locks
 from unswayed.files.records import differences, read_object, require_fields
 from unswayed.files.storage import address, local_copy
 from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, write_json
 
-from .rows import CARD, LOCK, MANIFEST, OK, ROWS, Row, counts, finished_sources, read_manifest, read_rows, row_path
+from .rows import CARD, LOCK, MANIFEST, OK, ROWS, counts, finished_sources, read_manifest, read_rows, row_path
 
 # The fields that determine the pictures' bytes: they must be the same when a build is resumed, those that may grow
 # must hold what was there.
@@ -109,11 +108,6 @@ def decisive(card: Card) -> Card:
 def ids_hash(ids: tuple[str, ...]) -> str:
     """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
-
-
-def edit_entry(name: str, edit: Item | Row) -> dict[str, Any]:
-    """Return an edit as the card's recipe names it."""
-    return {"name": name, **{key: getattr(edit, key) for key in ("parameters", "attribute", "level", "control")}}
 
 
 @contextlib.contextmanager

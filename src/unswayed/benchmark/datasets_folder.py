@@ -7,6 +7,7 @@ FOLDER/benchmark/benchmark.json, …      what else the benchmark's folder holds
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -24,7 +25,7 @@ from unswayed.files.tables import check_size, readable
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_folder, read_file, whole, write_bytes
 
-from .exporting import Exported, Show
+from .exporting import Exported, Show, check_empty
 from .folder import Benchmark
 from .rows import CARD, OK, SOURCE_EDIT, Record, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
 
@@ -153,13 +154,16 @@ def _dataset_card(benchmark: Benchmark, credited: bool) -> str:
     rows, card = benchmark.manifest.to_pylist(), benchmark.card
     made = Counter(row["edit"] for row in rows if row["status"] == OK)
     missing = Counter(row["edit"] for row in rows if row["status"] != OK)
+    # The Hub's name for a range of sizes.
+    bounds = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+    size = next((name for most, name in bounds if made.total() < most), "1M<n<10M")
     facts = ("source", "recipe", "renderer", "removal", "frame", "size", "seed", "runs", "versions")
     text = resources.files("unswayed.benchmark").joinpath("dataset_card.md").read_text(encoding="utf-8")
     template = Template(text, trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
     return template.render(
         benchmark=benchmark,
         photographs=len({row["source_id"] for row in rows}),
-        size=_size(sum(made.values())),
+        size=size,
         pretty_name=json.dumps(f"{benchmark.root.name}: edited photographs", ensure_ascii=False),  # as YAML
         version=card.get("versions", {}).get("unswayed", ""),
         edits=[(edit, made[edit], missing[edit]) for edit in benchmark.edits],
@@ -174,23 +178,10 @@ def _shown(value: Any) -> str:
     return ", ".join(f"{name} {item}" for name, item in value.items() if not isinstance(item, dict | list))
 
 
-def _size(pictures: int) -> str:
-    """The Hub's name for a range of sizes.
-
-    >>> _size(12), _size(4_000)
-    ('n<1K', '1K<n<10K')
-    """
-    bounds = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-    return next((name for most, name in bounds if pictures < most), "1M<n<10M")
-
-
 def is_published(path: str) -> bool:
     """Whether `path` names a repository on the Hugging Face Hub or is an exported folder."""
-    return path.startswith(HUB) or _is_datasets_folder(Path(path).expanduser())
-
-
-def _is_datasets_folder(path: Path) -> bool:
-    return (path / REST / CARD).is_file() and (path / DATA).is_dir()
+    folder = Path(path).expanduser()
+    return path.startswith(HUB) or ((folder / REST / CARD).is_file() and (folder / DATA).is_dir())
 
 
 def import_published(path: str | Path, out: str | Path, *, progress: Show | None = None) -> Imported:
@@ -200,14 +191,19 @@ def import_published(path: str | Path, out: str | Path, *, progress: Show | None
     manifest's hash is listed among the failures.
     """
     text, root = str(path), Path(out).expanduser()
-    folder = _downloaded(text.removeprefix(HUB)) if text.startswith(HUB) else Path(text).expanduser()
-    if not _is_datasets_folder(folder):
+    folder = Path(text).expanduser()
+    if text.startswith(HUB):
+        import huggingface_hub
+
+        name, _, revision = text.removeprefix(HUB).partition("@")
+        with _explained(f"{text} could not be downloaded"):
+            folder = Path(huggingface_hub.snapshot_download(name, repo_type="dataset", revision=revision or None))
+    if not is_published(str(folder)):
         raise UserError(
             f"{text} is not a benchmark that unswayed exported: it has no benchmark/benchmark.json",
             allowed="what `unswayed export BENCH --to datasets` wrote",
         )
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise UserError(f"{root} already exists and is not empty", allowed="a new or empty folder")
+    check_empty(root)
     benchmark = Benchmark(folder / REST)
     rows = {row["sample_id"]: row for row in benchmark.manifest.to_pylist()}
     for row in rows.values():
@@ -241,9 +237,18 @@ def _place_pictures(folder: Path, root: Path, rows: dict[str, Record], show: Sho
         if name not in waiting:
             continue
         waiting.discard(name)
-        problem = _place(root, rows[name], stored)
-        if problem is not None:
-            failures[name] = problem
+        row = rows[name]
+        for kind, (path, digest) in _FILES.items():
+            if not row[path]:
+                continue
+            data = (stored.get(kind) or {}).get("bytes")
+            if data is None:
+                failures[name] = f"its {kind} is missing"
+                break
+            if row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
+                failures[name] = f"its {kind} does not match the manifest's hash"
+                break
+            write_bytes(root / row[path], data)
         show(total - len(waiting), total)
     return failures | dict.fromkeys(sorted(waiting), f"the dataset in {folder} has no picture of it")
 
@@ -267,45 +272,23 @@ def _stored(folder: Path) -> Iterator[Record]:
                     yield row
 
 
-def _place(root: Path, row: Record, stored: Record) -> str | None:
-    """Write the files of one row; what is wrong with them, or None."""
-    for name, (path, digest) in _FILES.items():
-        if not row[path]:
-            continue
-        data = (stored.get(name) or {}).get("bytes")
-        if data is None:
-            return f"its {name} is missing"
-        if row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
-            return f"its {name} does not match the manifest's hash"
-        write_bytes(root / row[path], data)
-    return None
-
-
 def push(folder: str | Path, repo: str, public: bool = False) -> str:
     """Upload an exported folder as the dataset repository `repo`, private unless `public`; return its address."""
     import huggingface_hub
 
-    api = huggingface_hub.HfApi()
-    try:
+    api, message = huggingface_hub.HfApi(), "Benchmark made with unswayed"
+    with _explained(f"{folder} could not be uploaded to {repo}"):
         api.create_repo(repo, repo_type="dataset", private=not public, exist_ok=True)
-        api.upload_folder(
-            repo_id=repo, repo_type="dataset", folder_path=str(folder), commit_message="Benchmark made with unswayed"
-        )
-    except Exception as error:
-        raise _hub_error(f"{folder} could not be uploaded to {repo}", error) from error
+        api.upload_folder(repo_id=repo, repo_type="dataset", folder_path=str(folder), commit_message=message)
     return f"https://huggingface.co/datasets/{repo}"
 
 
-def _downloaded(repo: str) -> Path:
-    import huggingface_hub
-
-    name, _, revision = repo.partition("@")
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """A block that uses the Hub, and whose errors become a UserError."""
     try:
-        return Path(huggingface_hub.snapshot_download(name, repo_type="dataset", revision=revision or None))
+        yield
     except Exception as error:
-        raise _hub_error(f"hf:{repo} could not be downloaded", error) from error
-
-
-def _hub_error(what: str, error: Exception) -> UserError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return UserError(f"{what}: {reason}", allowed="OWNER/NAME of a dataset repository", run="hf auth login")
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        allowed, run = "OWNER/NAME of a dataset repository", "hf auth login"
+        raise UserError(f"{what}: {reason}", allowed=allowed, run=run) from error

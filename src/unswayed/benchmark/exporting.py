@@ -94,9 +94,14 @@ def export(
     if EXPORTERS.part(to).facts.get("named"):
         return write(opened, str(output), show, **options)
     folder = local_copy(output).expanduser()
+    check_empty(folder)
+    return write(opened, folder, show, **options)
+
+
+def check_empty(folder: Path) -> None:
+    """Refuse a path at which there is anything but an empty folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} already exists and is not empty", allowed="a new or empty folder")
-    return write(opened, folder, show, **options)
 
 
 def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exported:

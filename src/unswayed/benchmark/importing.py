@@ -13,22 +13,23 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from unswayed.choices import takes
-from unswayed.edits.recipes import named_item
+from unswayed.edits.recipes import Item, named_item
 from unswayed.errors import UserError
 from unswayed.files.archives import Archive, Member, open_archive
 from unswayed.files.records import versions
 from unswayed.files.storage import address_of
-from unswayed.files.whole import MOST_PICTURE, explained, parse_json, read_file, read_names, write_bytes
+from unswayed.files.whole import MOST_PICTURE, explained, make_folder, parse_json, read_file, read_names, write_bytes
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.sources.labeled import files_below, folders_below, label_lines, listed, pictures_below
 from unswayed.sources.pictures import SUFFIXES, check_picture
 from unswayed.sources.source import unique_slugs
 
-from .card import edit_entry, ids_hash, settle_card
+from .card import ids_hash, settle_card
 from .datasets_folder import Imported, import_published, is_published
-from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, write_manifest
+from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, template_row, write_manifest
 from .settings import ImportSettings
 
 OFFICIAL = {
@@ -223,9 +224,9 @@ def _import_release(
         stems = sorted({piece.stem for piece in release.pieces})
         ids = dict(zip(stems, unique_slugs([f"{stem}.png" for stem in stems]), strict=True))
         pieces = _by_edit_and_stem(release, edits)
-        with explained(root):
-            root.mkdir(parents=True, exist_ok=True)
-        shared = _shared_rows(edits)
+        make_folder(root)
+        records = _records(edits)
+        shared = {record["name"]: template_row(record) for record in records}
         card = {
             "format": 1,
             "kind": "import",
@@ -234,7 +235,7 @@ def _import_release(
                 "scenes": len(ids),
                 "ids_sha256": ids_hash(tuple(ids.values())),
             },
-            "recipe": {"name": "imported", "edits": [edit_entry(edit, row) for edit, row in shared.items()]},
+            "recipe": {"name": "imported", "edits": records},
             "renderer": {"renderer": "imported", "copied": copy},
             "labels": space.to_json(),
             "versions": versions(),
@@ -339,15 +340,12 @@ def _labels(release: Release, file: str | Path | None, space: LabelSpace) -> dic
     raise UserError(f"{release.root} has no {LABEL_FILES[0]}", run="unswayed import PATH -o BENCH --labels FILE")
 
 
-def _shared_rows(edits: dict[str, str]) -> dict[str, Row]:
-    """For every edit what the rows of its pictures share: its attribute, and its control if the dataset has it."""
-    rows = {}
+def _records(edits: dict[str, str]) -> list[dict[str, Any]]:
+    """The edits as the card lists them: with the attribute, and the control if the dataset has it."""
+    records = []
     for edit, folder in edits.items():
-        item = named_item(edit)
-        row = Row("", edit, parameters={"folder": folder})
-        if item is not None:
-            level = f"{item.level:g}" if isinstance(item.level, float) else item.level
-            control = item.control if item.control in edits else None
-            row = replace(row, attribute=item.attribute, level=level, control=control)
-        rows[edit] = row
-    return rows
+        item = named_item(edit) or Item(edit)
+        level = f"{item.level:g}" if isinstance(item.level, float) else item.level
+        record = {"name": edit, "parameters": {"folder": folder}, "attribute": item.attribute, "level": level}
+        records.append({**record, "control": item.control if item.control in edits else None})
+    return records

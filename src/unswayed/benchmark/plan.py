@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,11 +15,11 @@ from unswayed.files.records import versions
 from unswayed.files.whole import canonical
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import Renderer
-from unswayed.rendering.settings import guide_of, removal_of
+from unswayed.rendering.settings import guide_of, open_renderer
 from unswayed.sources import Source
 
-from .card import Card, edit_entry, ids_hash
-from .rows import FAILED, ORIGINAL_EDIT, SOURCE_EDIT, Row
+from .card import Card, ids_hash
+from .rows import FAILED, ORIGINAL_EDIT, SOURCE_EDIT, Row, kept_rows, template_row
 from .settings import BuildSettings
 
 
@@ -39,15 +40,6 @@ def picture_seed(
 
 
 @dataclass(frozen=True)
-class Planned:
-    """One picture of one source: an item of the recipe, a run, and its seed."""
-
-    item: Item
-    run: int
-    seed: int
-
-
-@dataclass(frozen=True)
 class Plan:
     """What a build makes.
 
@@ -57,7 +49,7 @@ class Plan:
     root: Path
     source: Source
     recipe: Recipe
-    settings: BuildSettings = BuildSettings()
+    settings: BuildSettings
 
     def __post_init__(self) -> None:
         if not self.source.has_masks:
@@ -70,67 +62,73 @@ class Plan:
         if not any(item.name == ORIGINAL_EDIT for item in self.recipe.items):
             raise UserError(f"the recipe has no edit '{ORIGINAL_EDIT}', which every drop is compared with")
 
-    @property
-    def has_network(self) -> bool:
-        return self.settings.has_network
+    @functools.cached_property
+    def draws(self) -> dict[str, bool]:
+        """Whether each edit has a random part, so that several runs of it differ."""
+        return self.recipe.draws(self.settings.has_network)
 
-    def has_draws(self, item: Item) -> bool:
-        """Return whether an edit has a random part: the network's noise, a position, an angle, another scene."""
-        return any(edit.random or (self.has_network and edit.blends_from > 0) for edit in item.chain)
+    @functools.cached_property
+    def templates(self) -> list[tuple[Item, Row]]:
+        """The items of the recipe, each with what the rows of its pictures share."""
+        return [
+            (item, template_row(record)) for item, record in zip(self.recipe.items, self.recipe.records(), strict=True)
+        ]
 
-    @property
-    def borrows(self) -> bool:
-        """Return whether an edit uses other scenes' backgrounds, so that one removal serves several scenes."""
-        return any(edit.borrows for item in self.recipe.items for edit in item.chain)
+    def source_row(self, source_id: str) -> Row:
+        """The row of the source's own file."""
+        seed = picture_seed(self.settings.seed, source_id, SOURCE_EDIT, {}, 0)
+        return Row(source_id, SOURCE_EDIT, seed=seed, label=self.source.label_of(source_id))
 
-    def pictures(self, source_id: str) -> Iterator[Planned]:
-        """Yield every planned picture of one source, with several runs only if they would differ."""
-        for item in self.recipe.items:
-            for run in range(self.settings.runs if self.has_draws(item) else 1):
-                yield Planned(item, run, picture_seed(self.settings.seed, source_id, item.name, item.parameters, run))
+    def pictures(self, source_id: str) -> Iterator[tuple[Item, Row]]:
+        """Every planned picture of one source with its row so far, several runs only if they would differ."""
+        label = self.source.label_of(source_id)
+        for item, row in self.templates:
+            for run in range(self.settings.runs if self.draws[item.name] else 1):
+                seed = picture_seed(self.settings.seed, source_id, row.edit, row.parameters, run)
+                yield item, replace(row, source_id=source_id, run=run, seed=seed, label=label)
 
     def missing(self, source_id: str, rows: Sequence[Row]) -> int:
         """How many pictures of a source are still to be made: they failed, or were not planned when it was finished."""
-        there = {(row.edit, row.run, row.seed) for row in rows if row.status != FAILED}
-        planned = {(picture.item.name, picture.run, picture.seed) for picture in self.pictures(source_id)}
+        there = {row.key for row in rows if row.status != FAILED}
+        planned = {row.key for _, row in self.pictures(source_id)}
         return len(planned - there) or sum(row.status == FAILED for row in rows)
 
-    @property
-    def starts(self) -> list[float]:
-        """The share of the noise schedule at which each item of the recipe starts."""
-        return [max((edit.blends_from for edit in item.chain), default=0.0) for item in self.recipe.items]
+    def unmade(self, source_id: str, status: str, reason: str) -> list[Row]:
+        """Every row of a source with the same status and reason, except those whose pictures exist already."""
+        kept = kept_rows(self.root, source_id)
+        rows = [self.source_row(source_id), *(row for _, row in self.pictures(source_id))]
+        return [kept.get(row.key, replace(row, status=status, reason=reason)) for row in rows]
 
     def on(self, device: str) -> Plan:
         """The same plan for one device."""
         return replace(self, settings=replace(self.settings, device=device))
 
     def open_renderer(self) -> Renderer:
-        """Load the renderer."""
-        from unswayed.rendering import open_renderer
+        settings = self.settings
+        if settings.guide != self.guide:
+            settings = replace(settings, guide=self.guide)
+        return open_renderer(settings, batch_size=settings.batch_size)
 
-        return open_renderer(replace(self.settings, guide=self.guide), batch_size=self.settings.batch_size)
-
-    @property
+    @functools.cached_property
     def guide(self) -> str | None:
-        """Return the classifier that adversarial backgrounds attack."""
-        return guide_of(self.settings, (edit for item in self.recipe.items for edit in item.chain), self.source.labels)
-
-    def open_removal(self) -> Removal:
-        """Load the removal method."""
-        return removal_of(self.settings)
+        """The classifier that adversarial backgrounds attack."""
+        return guide_of(self.settings, [edit for item in self.recipe.items for edit in item.chain], self.source.labels)
 
     def card(self, renderer: Renderer, removal: Removal) -> Card:
         """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
-        described = renderer.describe()
+        described, ids = renderer.describe(), self.source.ids
         # The renderer's description contains the network's facts; a removal's does not.
         facts, removal_spec = self.settings.network_facts, self.settings.removal
         network_facts = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
+        # Only `strict` changes pictures.
+        strict = {"strict": {"tries": self.settings.tries}} if self.settings.quality == "strict" else {}
         return {
             "format": 1,
             "kind": "build",
-            "source": {"spec": self.source.spec, "scenes": len(self.source), "ids_sha256": ids_hash(self.source.ids)},
-            "recipe": {"name": self.recipe.name, "edits": [edit_entry(item.name, item) for item in self.recipe.items]},
-            **self.settings.on_card(),
+            "source": {"spec": self.source.spec, "scenes": len(ids), "ids_sha256": ids_hash(ids)},
+            "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},
+            **{name: getattr(self.settings, name) for name in ("frame", "size", "seed", "runs", "whole_objects")},
+            **strict,
             "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **network_facts},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),

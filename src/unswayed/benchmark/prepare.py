@@ -16,6 +16,7 @@ import numpy as np
 from unswayed.edits.composition import Impossible, Pool
 from unswayed.edits.geometry import border_contact
 from unswayed.edits.layers import realize
+from unswayed.edits.recipes import Item
 from unswayed.errors import UserError, reason_of
 from unswayed.files.downloads import place_of
 from unswayed.labels import imagenet
@@ -24,18 +25,17 @@ from unswayed.masks.checks import mask_warnings
 from unswayed.rendering.backgrounds import Backgrounds, Removal
 from unswayed.rendering.layers import Layers, png
 from unswayed.rendering.removal import lendable
+from unswayed.rendering.settings import removal_of
 from unswayed.scene import Scene, frame
-from unswayed.sources import Spec
+from unswayed.sources import is_combined
 
-from .plan import Plan, Planned, picture_seed
+from .plan import Plan, picture_seed
 from .quality import FINDER, WITNESS, Evidence, Witness
-from .rows import CACHE, FAILED, SKIPPED, SOURCE_EDIT, Row, picture_path, read_rows, row_path
+from .rows import CACHE, FAILED, SKIPPED, SOURCE_EDIT, Row, kept_rows, picture_path
 
 if TYPE_CHECKING:
     from unswayed.models import Classifier
 
-# Sources whose scenes are combined from several files, so that no single file shows the scene.
-PUT_TOGETHER = {"cutouts"}
 # An object counts as cut off if more than this share of its outline lies on the border.
 WHOLE = 0.01
 
@@ -76,37 +76,29 @@ class Preparation:
 
     def __call__(self, source_id: str) -> Prepared:
         self.seconds = {"decode": 0.0, "compose": 0.0}
+        settings = self.plan.settings
         try:
             with self._timed("decode"):
                 scene = self.plan.source[source_id]
                 scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
-                framed = self._keep(frame(scene, self.plan.settings.frame))
+                framed = self._keep(frame(scene, settings.frame))
         except Exception as error:
             return self._without_pictures(source_id, FAILED, row_reason(error))
         # Framing by the object cuts nothing off, so only the photograph's own border matters there.
-        contact = border_contact(framed.mask if self.plan.settings.frame == "center" else scene.mask)
-        if self.plan.settings.whole_objects and contact > WHOLE:
+        contact = border_contact(framed.mask if settings.frame == "center" else scene.mask)
+        if settings.whole_objects and contact > WHOLE:
             reason = f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
             return self._without_pictures(source_id, SKIPPED, reason)
-        kept, shared = self._kept(source_id), self._shared(scene, framed)
-        pictures = [self._as_found(scene, contact)]
-        for planned in self.plan.pictures(source_id):
-            there = kept.get((planned.item.name, planned.run, planned.seed))
-            if there is not None:
-                pictures.append(PreparedPicture(there))
-                continue
-            picture = self._compose(framed, planned, shared)
-            picture.row = replace(picture.row, border_contact=contact, notes=list(scene.notes))
-            pictures.append(picture)
+        kept, shared = kept_rows(self.plan.root, source_id), self._shared(scene, framed)
+        about: dict[str, Any] = {"border_contact": contact, "notes": list(scene.notes)}
+        pictures = [self._as_found(scene, replace(self.plan.source_row(source_id), **about))]
+        for item, row in self.plan.pictures(source_id):
+            if row.key in kept:
+                pictures.append(PreparedPicture(kept[row.key]))
+            else:
+                pictures.append(self._compose(framed, item, replace(row, **about), shared))
         self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
         return Prepared(source_id, pictures, dict(self.seconds))
-
-    def _kept(self, source_id: str) -> dict[tuple[str, int, int], Row]:
-        """The rows of an earlier run whose pictures are there, by edit, run and seed: they stay as they are."""
-        if not (self.plan.root / row_path(source_id)).is_file():
-            return {}
-        rows = read_rows(self.plan.root, source_id)
-        return {(row.edit, row.run, row.seed): row for row in rows if row.status != FAILED}
 
     def again(self, picture: PreparedPicture, attempt: int) -> bool:
         """Prepare a picture with the seed of another attempt.
@@ -114,19 +106,19 @@ class Preparation:
         False where nothing in the picture is drawn, so that it would be the same, or where it cannot be made.
         """
         row = picture.row
-        of_source = self.plan.pictures(row.source_id)
-        item = next(planned.item for planned in of_source if (planned.item.name, planned.run) == (row.edit, row.run))
-        if not self.plan.has_draws(item):
+        if not self.plan.draws[row.edit]:
             return False
-        seed = picture_seed(self.plan.settings.seed, row.source_id, item.name, item.parameters, row.run, attempt)
+        of_source = self.plan.pictures(row.source_id)
+        item, fresh = next((item, other) for item, other in of_source if (other.edit, other.run) == (row.edit, row.run))
+        seed = picture_seed(self.plan.settings.seed, row.source_id, row.edit, row.parameters, row.run, attempt)
+        # What no draw changes about the row stays: the photograph's border and its notes.
+        fresh = replace(fresh, seed=seed, border_contact=row.border_contact, notes=row.notes)
         scene = self.plan.source[row.source_id]
         framed = self._keep(frame(scene, self.plan.settings.frame))
-        made = self._compose(framed, Planned(item, row.run, seed), self._shared(scene, framed))
+        made = self._compose(framed, item, fresh, self._shared(scene, framed))
         if made.layers is None or made.evidence is None:
             return False
-        # What no draw changes about the row stays: the photograph's border and its notes.
-        picture.row = replace(made.row, border_contact=row.border_contact, notes=row.notes)
-        picture.layers, picture.evidence = made.layers, made.evidence
+        picture.row, picture.layers, picture.evidence = made.row, made.layers, made.evidence
         return True
 
     def _shared(self, scene: Scene, framed: Scene) -> Evidence | None:
@@ -136,12 +128,11 @@ class Preparation:
         with self._timed("judge"):
             return self.witness.of_source(scene, framed)
 
-    def _compose(self, framed: Scene, planned: Planned, shared: Evidence | None) -> PreparedPicture:
-        row = self._row(framed.id, planned)
+    def _compose(self, framed: Scene, item: Item, row: Row, shared: Evidence | None) -> PreparedPicture:
         try:
             with self._timed("compose"):
-                composition = planned.item.compose(framed, np.random.default_rng(planned.seed), self.pool)
-                layers = realize(composition, self.backgrounds, planned.seed)
+                composition = item.compose(framed, np.random.default_rng(row.seed), self.pool)
+                layers = realize(composition, self.backgrounds, row.seed)
         except Impossible as impossible:
             return PreparedPicture(replace(row, status=SKIPPED, reason=str(impossible)))
         except Exception as error:
@@ -153,60 +144,31 @@ class Preparation:
             row,
             requested=None if rate is None else float(rate),
             values=dict(composition.requested),
-            guide=self.plan.guide if "guide" in planned.item.needs else None,
+            guide=self.plan.guide if "guide" in item.needs else None,
         )
         return PreparedPicture(row, layers, evidence)
 
-    def _as_found(self, scene: Scene, contact: float) -> PreparedPicture:
+    def _as_found(self, scene: Scene, row: Row) -> PreparedPicture:
         """The source file as it is, or a PNG if no single file shows the scene."""
-        row = self._row(scene.id, None)
         try:
             path = Path(self.plan.source.entry(scene.id).image)
-            if Spec.parse(self.plan.source.spec).kind in PUT_TOGETHER or not path.is_file():
+            if is_combined(self.plan.source) or not path.is_file():
                 data, suffix = png(scene.image), ".png"
             else:
                 data, suffix = path.read_bytes(), path.suffix.lower()
-            where = picture_path(SOURCE_EDIT, scene.id, suffix=suffix)
         except Exception as error:
-            return PreparedPicture(replace(row, status=FAILED, reason=row_reason(error)))
+            return PreparedPicture(replace(row, status=FAILED, reason=row_reason(error), border_contact=None, notes=[]))
         row = replace(
             row,
-            path=where,
+            path=picture_path(SOURCE_EDIT, scene.id, suffix=suffix),
             pixel_rate=scene.pixel_rate,
-            border_contact=contact,
             values={} if scene.mask_origin is None else scene.mask_origin.to_values(),
-            notes=list(scene.notes),
         )
         return PreparedPicture(row, data=data)
 
-    def _row(self, source_id: str, planned: Planned | None) -> Row:
-        label = self.plan.source.label_of(source_id)
-        if planned is None:
-            seed = picture_seed(self.plan.settings.seed, source_id, SOURCE_EDIT, {}, 0)
-            return Row(source_id, SOURCE_EDIT, label=label, seed=seed)
-        item = planned.item
-        level = item.level
-        return Row(
-            source_id,
-            item.name,
-            run=planned.run,
-            parameters=item.parameters,
-            seed=planned.seed,
-            label=label,
-            attribute=item.attribute,
-            level=f"{level:g}" if isinstance(level, float) else level,
-            control=item.control,
-        )
-
-    def all_rows(self, source_id: str, status: str, reason: str) -> list[Row]:
-        """Return every row of a source with the same status and reason, except those whose pictures exist already."""
-        kept = self._kept(source_id)
-        rows = [self._row(source_id, planned) for planned in (None, *self.plan.pictures(source_id))]
-        return [kept.get((row.edit, row.run, row.seed), replace(row, status=status, reason=reason)) for row in rows]
-
     def _without_pictures(self, source_id: str, status: str, reason: str) -> Prepared:
-        pictures = [PreparedPicture(row) for row in self.all_rows(source_id, status, reason)]
-        return Prepared(source_id, pictures, dict(self.seconds))
+        rows = self.plan.unmade(source_id, status, reason)
+        return Prepared(source_id, list(map(PreparedPicture, rows)), dict(self.seconds))
 
     @functools.cached_property
     def pool(self) -> Pool:
@@ -214,8 +176,10 @@ class Preparation:
 
     @functools.cached_property
     def backgrounds(self) -> Backgrounds:
-        removal = self._removal or self.plan.open_removal()
-        cache = self.plan.root / CACHE / "removed" if self.plan.borrows else None
+        removal = self._removal or removal_of(self.plan.settings)
+        # One removal serves several scenes if an edit uses other scenes' backgrounds.
+        borrows = any(edit.borrows for item in self.plan.recipe.items for edit in item.chain)
+        cache = self.plan.root / CACHE / "removed" if borrows else None
         return Backgrounds(self.pool, removal, size=self.plan.settings.size, cache=cache)
 
     @functools.cached_property

@@ -15,13 +15,11 @@ from unswayed.edits.composition import Composition, Removed
 from unswayed.edits.geometry import box, outline, resized
 from unswayed.files.whole import write_bytes
 from unswayed.masks import Segmenter
-from unswayed.masks.checks import mask_record
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers, Refused, Rendered
 from unswayed.scene import MaskOrigin, Scene
 
 from . import validity
-from .card import record_facts
 from .rows import ORIGINAL_EDIT, SKIPPED, WORST_MASKS, Row
 
 if TYPE_CHECKING:
@@ -161,12 +159,6 @@ def is_invalid(row: Row) -> bool:
     return row.validity is not None and row.validity < validity.VALID
 
 
-def count_doubtful(rows: Sequence[Row]) -> dict[str, int]:
-    """How many pictures are there although they are invalid, and how many were left out because of it."""
-    bad = [row for row in rows if is_invalid(row)]
-    return {"invalid": sum(row.path is not None for row in bad), "left out": sum(row.path is None for row in bad)}
-
-
 def _position(row: Row, mask: np.ndarray, evidence: Evidence) -> float | None:
     """Only where moving was the one edit: others may hide a part of the object or change its size."""
     chain, share = row.parameters.get("chain") or [], row.values.get("position")
@@ -182,12 +174,11 @@ def _seam(picture: np.ndarray, mask: np.ndarray, evidence: Evidence) -> float | 
     return None if here is None else max(0.0, here - evidence.seam)
 
 
-def record_masks(root: Path, rows: Sequence[Row], origins: Mapping[str, MaskOrigin], scenes: int) -> None:
-    """Write `masks` into the card, and the least trusted automatic masks as a contact sheet if there are any.
+def write_mask_sheet(root: Path, rows: Sequence[Row], origins: Mapping[str, MaskOrigin]) -> None:
+    """Write a contact sheet of the least trusted automatic masks on the framed originals, if there are any.
 
-    origins: what made each automatic mask, by source; scenes: how many were used. The sheet shows the framed originals.
+    origins: what made each automatic mask, by source.
     """
-    record_facts(root, masks=mask_record(origins, scenes))
     shown = [
         (row.path, root / row.mask_path, origins[row.source_id].confidence)
         for row in rows

@@ -1,31 +1,139 @@
-"""Rendering prepared sources into finished rows: one source at a time, or in a network's batches that mix sources."""
+"""Rendering prepared sources into finished rows: one source at a time, or in a network's batches that mix sources.
+
+Pictures and masks are written to temporary files first; all of a source are then synced and renamed at once.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from unswayed.errors import UserError
+from unswayed.files.storage import upload
+from unswayed.files.whole import PART, explained, open_beside
 from unswayed.jobs import Outcome, run_tasks
 from unswayed.jobs.resources import prefetch
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import Layers, NetworkRenderer, Refused, Rendered, Renderer
+from unswayed.rendering.layers import NetworkRenderer, Refused, Rendered, Renderer, mask_levels, png, written_rate
 from unswayed.rendering.removal import find_removal
+from unswayed.rendering.settings import removal_of
 
 from .card import Card
+from .measures import background_measures
 from .plan import Plan
 from .prepare import Preparation, Prepared, PreparedPicture, row_reason
 from .quality import is_invalid, judged, left_out
-from .rows import FAILED, counts, write_rows
-from .writing import Written, settle, write_file, write_picture
+from .rows import FAILED, Row, counts, mask_path, picture_path, write_rows
+
+# A temporary file, and the path next to it that it gets when it is settled.
+Waiting = tuple[Path, Path]
+
+
+def write_beside(path: Path, data: bytes) -> Waiting:
+    """Write `data` to a temporary file next to `path`, without a sync, so this is quick and may run in any thread."""
+    with explained(path):
+        part, file = open_beside(path)
+        try:
+            with file:
+                file.write(data)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
+    return part, path
+
+
+def settle(files: Iterable[Waiting]) -> None:
+    """Sync every file to the disk, upload it if its path lies in a working copy, then rename every file to its path.
+
+    The files are synced in parallel because the file system then writes them together, in a tenth of the time. Files
+    that refer to these are written (and synced) after this returns.
+    """
+    waiting = list(files)
+    if not waiting:
+        return
+    with ThreadPoolExecutor(min(8, len(waiting)), thread_name_prefix="settle") as pool:
+        list(pool.map(_sync, waiting))
+    for part, path in waiting:
+        with explained(path):
+            os.replace(part, path)
+
+
+def _sync(file: Waiting) -> None:
+    part, path = file
+    with explained(path):
+        handle = os.open(part, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        upload(part, path)
+
+
+def sweep(root: Path, ids: Collection[str] | None = None) -> None:
+    """Remove the temporary files that a killed run left; ids: only those of these sources."""
+    for part in root.rglob(f".*{PART}"):
+        # Its name begins with a dot and the id of its source, which may have dots itself.
+        words = part.name[1:].split(".")
+        if ids is None or any(".".join(words[:count]) in ids for count in range(1, len(words))):
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A row with its hashes, its temporary files, and the seconds spent on encoding, writing and judging."""
+
+    row: Row
+    files: tuple[Waiting, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def write_picture(root: Path, picture: PreparedPicture, answer: Rendered | Refused) -> Written:
+    """Write the picture and its mask to temporary files, or put the renderer's refusal into the row.
+
+    Its validity is measured unless the row already has it, or there is no evidence to measure it with.
+    """
+    row, layers, evidence = picture.row, picture.layers, picture.evidence
+    assert layers is not None
+    if isinstance(answer, Refused):
+        return Written(replace(row, status=answer.status, reason=answer.reason))
+    began = time.perf_counter()
+    if evidence is not None and row.validity is None:
+        row = judged(row, layers, answer, evidence)
+    judged_at = time.perf_counter()
+    levels = mask_levels(layers.mask)
+    image, mask = png(answer.image), png(levels)
+    encoded_at = time.perf_counter()
+    row = replace(
+        row,
+        path=picture_path(row.edit, row.source_id, row.run),
+        sha256=hashlib.sha256(image).hexdigest(),
+        mask_path=mask_path(row.edit, row.source_id, row.run),
+        mask_sha256=hashlib.sha256(mask).hexdigest(),
+        pixel_rate=written_rate(levels),
+        measures={**answer.measures, **({} if evidence is None else background_measures(answer.image, layers.mask))},
+    )
+    files = write_beside(root / str(row.path), image), write_beside(root / str(row.mask_path), mask)
+    seconds = {"judge": judged_at - began, "encode": encoded_at - judged_at, "write": time.perf_counter() - encoded_at}
+    return Written(row, files, seconds)
+
+
+def write_file(root: Path, row: Row, data: bytes) -> Written:
+    """Write unchanged bytes to a temporary file."""
+    started = time.perf_counter()
+    waiting = write_beside(root / str(row.path), data)
+    row = replace(row, sha256=hashlib.sha256(data).hexdigest())
+    return Written(row, (waiting,), {"write": time.perf_counter() - started})
 
 
 @dataclass(frozen=True)
@@ -43,13 +151,12 @@ class SourceBuilder:
     """The function that workers call with a source's id: it makes and writes all its pictures and returns a summary."""
 
     def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
-        self.plan, self.batch_size = plan, plan.settings.batch_size or 16
-        self.preparation = Preparation(plan, removal)
+        self.plan, self.preparation = plan, Preparation(plan, removal)
 
     def __call__(self, source_id: str) -> Summary:
         again = self.preparation if self.plan.settings.quality == "strict" else None
-        prepared = [self.preparation(source_id)]
-        [summary] = render_stream(self.plan.root, self.renderer, self.batch_size, prepared, writers=1, again=again)
+        prepared, group = [self.preparation(source_id)], self.plan.settings.batch_size or 16
+        [summary] = render_stream(self.plan.root, self.renderer, group, prepared, writers=1, again=again)
         return summary
 
     @cached_property
@@ -59,17 +166,12 @@ class SourceBuilder:
 
 @dataclass
 class _OpenSource:
-    """A source whose pictures are being rendered."""
+    """A source whose pictures are being rendered; written: by their numbers; waiting: how many are not yet."""
 
     prepared: Prepared
     written: dict[int, Future[Written]] = field(default_factory=dict)
+    waiting: int = 0
     rendered: float = 0.0
-
-    @property
-    def complete(self) -> bool:
-        return len(self.written) == sum(
-            picture.layers is not None or picture.data is not None for picture in self.prepared.pictures
-        )
 
     def finish(self, root: Path) -> Summary:
         """Wait for the source's files, rename them and write its row file."""
@@ -79,13 +181,11 @@ class _OpenSource:
         started = time.perf_counter()
         settle(part for file in written.values() for part in file.files)
         write_rows(root, self.prepared.source_id, rows)
-        seconds = {
-            **self.prepared.seconds,
-            "render": self.rendered,
-            "encode": sum(file.encode for file in written.values()),
-            "judge": self.prepared.seconds.get("judge", 0.0) + sum(file.judge for file in written.values()),
-            "write": time.perf_counter() - started + sum(file.write for file in written.values()),
-        }
+        stages = {"render": self.rendered, "write": time.perf_counter() - started}
+        for stage in ("encode", "judge", "write"):
+            stages[stage] = stages.get(stage, 0.0) + sum(file.seconds.get(stage, 0.0) for file in written.values())
+        stages["judge"] += self.prepared.seconds.get("judge", 0.0)
+        seconds = {**self.prepared.seconds, **stages}
         return Summary(self.prepared.source_id, counts(row.status for row in rows), seconds)
 
 
@@ -104,25 +204,25 @@ class _Stream:
                 source.written[number] = self.pool.submit(write_file, self.root, picture.row, picture.data)
             elif picture.layers is not None:
                 self.queue.append((source, number))
-        self._advance(source)
+                source.waiting += 1
+        self._finish_if_complete(source)
 
     def render(self, count: int) -> None:
         batch = [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
         pictures = [source.prepared.pictures[number] for source, number in batch]
         started = time.perf_counter()
-        answers = _render(self.renderer, pictures)
+        answers = render_safely(self.renderer, pictures)
         if self.again is not None:
             answers = rerolled(self.again, self.renderer, pictures, answers)
         share = (time.perf_counter() - started) / len(batch)
         for (source, number), picture, answer in zip(batch, pictures, answers, strict=True):
             source.written[number] = self.pool.submit(write_picture, self.root, picture, answer)
+            source.waiting -= 1
             source.rendered += share
-        for source in {id(source): source for source, _ in batch}.values():
-            self._advance(source)
+            self._finish_if_complete(source)
 
-    def _advance(self, source: _OpenSource) -> None:
-        """If all pictures of a source are rendered, let a writer wait for their files and finish the source."""
-        if source.complete:
+    def _finish_if_complete(self, source: _OpenSource) -> None:
+        if not source.waiting:
             # Its pictures were submitted before this and a pool starts tasks in order, so there is no deadlock.
             self.finishing.append(self.pool.submit(source.finish, self.root))
 
@@ -161,18 +261,18 @@ def render_stream(
             raise
 
 
-def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+def render_safely(renderer: Renderer, pictures: Sequence[PreparedPicture]) -> list[Rendered | Refused]:
     """Return the renderer's results; if a batch fails, its pictures are tried one by one and bad ones marked failed.
 
     A user's mistake (no memory for a single picture, a broken network) ends the run instead.
     """
     try:
-        return renderer.render(batch)
+        return renderer.render([picture.layers for picture in pictures if picture.layers is not None])
     except UserError:
         raise
     except Exception as error:
-        if len(batch) > 1:
-            return [answer for layers in batch for answer in render_safely(renderer, [layers])]
+        if len(pictures) > 1:
+            return [answer for picture in pictures for answer in render_safely(renderer, [picture])]
         return [Refused(row_reason(error), status=FAILED)]
 
 
@@ -203,18 +303,14 @@ def rerolled(
         waiting = [number for number in invalid if preparation.again(pictures[number], attempt)]
         if not waiting:
             return answers
-        made = _render(renderer, [pictures[number] for number in waiting])
+        made = render_safely(renderer, [pictures[number] for number in waiting])
         for number, answer in zip(waiting, made, strict=True):
             answers[number] = answer
 
 
-def _render(renderer: Renderer, pictures: Sequence[PreparedPicture]) -> list[Rendered | Refused]:
-    return render_safely(renderer, [picture.layers for picture in pictures if picture.layers is not None])
-
-
 def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
     """Write the rows of a source whose worker died or failed, all failed with that reason."""
-    rows = Preparation(plan).all_rows(source_id, FAILED, reason)
+    rows = plan.unmade(source_id, FAILED, reason)
     write_rows(plan.root, source_id, rows)
     return Summary(source_id, counts(row.status for row in rows), {})
 
@@ -227,7 +323,8 @@ def describe_network(plan: Plan, device: str) -> tuple[Card, dict[float, int]]:
     """Open the renderer on a device and return the benchmark's card, and each start's passes."""
     plan = plan.on(device)
     renderer = plan.open_renderer()
-    return plan.card(renderer, plan.open_removal()), {start: passes_of(renderer, start) for start in plan.starts}
+    starts = plan.recipe.starts().values()
+    return plan.card(renderer, removal_of(plan.settings)), {start: passes_of(renderer, start) for start in starts}
 
 
 class NetworkBuilder:
@@ -240,13 +337,8 @@ class NetworkBuilder:
         plan = self.plan.on(device)
         renderer = plan.open_renderer()
         passes: dict[str, int] = {}
-
-        def count(prepared: Prepared | None) -> None:
-            if prepared is not None:
-                passes[prepared.source_id] = prepared_passes(renderer, prepared)
-
-        for summary in through_network(plan, renderer, plan.open_removal(), ids, count):
-            yield Outcome(summary.source_id, replace(summary, passes=passes.pop(summary.source_id, 0)))
+        for summary in through_network(plan, renderer, removal_of(plan.settings), ids, passes.__setitem__):
+            yield Outcome(summary.source_id, replace(summary, passes=passes.pop(summary.source_id)))
 
 
 def through_network(
@@ -254,9 +346,12 @@ def through_network(
     renderer: Renderer,
     removal: Removal,
     ids: Iterable[str],
-    on_prepared: Callable[[Prepared | None], None],
+    on_prepared: Callable[[str, int], None],
 ) -> Generator[Summary, None, None]:
-    """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources."""
+    """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources.
+
+    on_prepared: called with a source and the passes of the network that its pictures take.
+    """
     described, settings = renderer.describe(), plan.settings
     on_cpu, shares_network = described.get("device") == "cpu", "network" in find_removal(settings.removal)[0].facts
     workers = settings.workers or _preparers(on_cpu, settings.per_gpu)
@@ -268,7 +363,9 @@ def through_network(
     def prepared() -> Generator[Prepared, None, None]:
         # One process for itself would open the removal's network a second time and run it on one thread.
         for outcome in run_tasks(Preparation(plan, removal), ids, workers, apart=not shares_network):
-            on_prepared(outcome.result)
+            pictures = () if outcome.result is None else outcome.result.pictures
+            starts = [picture.layers.start for picture in pictures if picture.layers is not None]
+            on_prepared(outcome.task, sum(passes_of(renderer, start) for start in starts))
             if outcome.result is not None:
                 yield outcome.result
             else:
@@ -287,11 +384,6 @@ def through_network(
 def passes_of(renderer: Renderer, start: float) -> int:
     """How many passes of a network a picture with this start takes."""
     return renderer.passes(start) if isinstance(renderer, NetworkRenderer) else 0
-
-
-def prepared_passes(renderer: Renderer, prepared: Prepared) -> int:
-    """How many passes of a network the pictures of a source take."""
-    return sum(passes_of(renderer, picture.layers.start) for picture in prepared.pictures if picture.layers is not None)
 
 
 def _preparers(on_cpu: bool, per_gpu: int) -> int:

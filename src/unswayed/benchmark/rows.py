@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from unswayed.choices import check_choice
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
-from unswayed.files.records import checked, read_object
+from unswayed.files.records import checked, checked_rows, read_object
 from unswayed.files.tables import Column, Kind, read_checked
 from unswayed.files.whole import flat_record, parquet_columns, parse_json, write_json, write_records
 
@@ -106,6 +106,24 @@ class Row:
     def sample_id(self) -> str:
         return sample_id(self.source_id, self.edit, self.run)
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What tells it from the other rows of its source, of whatever build."""
+        return self.edit, self.run, self.seed
+
+
+def template_row(record: Mapping[str, Any]) -> Row:
+    """Return what the rows of an edit share; record: the edit as a card lists it."""
+    level = record["level"]
+    return Row(
+        "",
+        record["name"],
+        parameters=record["parameters"],
+        attribute=record["attribute"],
+        level=f"{level:g}" if isinstance(level, float) else level,
+        control=record["control"],
+    )
+
 
 def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
     """Write the source's row file, whose existence means that every picture named in it exists."""
@@ -114,8 +132,14 @@ def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
 
 def read_rows(root: Path, source_id: str) -> list[Row]:
     path, run = root / row_path(source_id), "delete it and build again"
-    record = read_object(path, {"rows": list[Any]}, run)
-    return [checked(Row, row, f"{path}, row {number}", run) for number, row in enumerate(record["rows"], 1)]
+    return checked_rows(Row, read_object(path, {"rows": list[Any]}, run)["rows"], str(path), run)
+
+
+def kept_rows(root: Path, source_id: str) -> dict[tuple[str, int, int], Row]:
+    """The rows of an earlier run whose pictures are there, by their keys: they stay as they are."""
+    if not (root / row_path(source_id)).is_file():
+        return {}
+    return {row.key: row for row in read_rows(root, source_id) if row.status != FAILED}
 
 
 def finished_sources(root: Path) -> set[str]:
@@ -252,8 +276,7 @@ def read_reviews(root: Path) -> list[Review]:
     path = root / REVIEWS
     if not path.is_file():
         return []
-    rows = read_checked(path, {}).to_pylist()
-    return [checked(Review, row, f"{path}, row {number}") for number, row in enumerate(rows, 1)]
+    return checked_rows(Review, read_checked(path, {}).to_pylist(), str(path))
 
 
 def add_review(root: Path, review: Review) -> None:

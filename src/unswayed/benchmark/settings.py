@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from unswayed.choices import Option, Quality, check_choice
 from unswayed.errors import UserError
@@ -14,9 +14,6 @@ from unswayed.rendering.settings import RenderSettings, check_range
 
 if TYPE_CHECKING:
     from unswayed.edits.recipes import Recipe
-
-# The settings that `benchmark.json` holds under their own names.
-ON_CARD = ("frame", "size", "seed", "runs", "whole_objects")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +54,9 @@ class BuildSettings(EngineSettings, RenderSettings):
         check_range("runs", self.runs, 1, 1000)
         check_choice("quality", self.quality, Quality)
         check_range("tries", self.tries, 0, 100)
-        if self.batch_size is not None and self.batch_size < 1:
-            raise UserError(f"the batch size is {self.batch_size}", allowed="1 or more")
-        if self.workers is not None and self.workers < 1:
-            raise UserError(f"the number of workers is {self.workers}", allowed="1 or more")
-
-    def on_card(self) -> dict[str, Any]:
-        """Return the part of `benchmark.json` with these settings."""
-        # Only `strict` changes pictures.
-        strict = {"strict": {"tries": self.tries}} if self.quality == "strict" else {}
-        return {**{name: getattr(self, name) for name in ON_CARD}, **strict}
+        for name, number in (("batch size", self.batch_size), ("number of workers", self.workers)):
+            if number is not None and number < 1:
+                raise UserError(f"the {name} is {number}", allowed="1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

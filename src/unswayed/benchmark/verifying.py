@@ -141,9 +141,9 @@ def _plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
 
 def _check_row(root: Path, row: Record) -> tuple[int, list[Problem]]:
     """How many files of a row were read, and what is wrong with it."""
-    problem = _validity_problem(row) or _status_problem(row)
+    problem = _row_problem(row)
     if problem is not None or row["status"] == SKIPPED:
-        return 0, [problem] if problem else []
+        return 0, [Problem(row["sample_id"], problem)] if problem else []
     _, picture_problem = _read(root, row["path"], row["sha256"])
     problems = [picture_problem] if picture_problem else []
     if row["mask_path"] is None:
@@ -152,33 +152,27 @@ def _check_row(root: Path, row: Record) -> tuple[int, list[Problem]]:
     if mask_problem is not None:
         problems.append(mask_problem)
     elif mask is not None:
-        problems += _rate_problems(row, mask)
+        problems += [Problem(row["mask_path"], what) for what in _rate_problems(row, mask)]
     return 2, problems
 
 
-def _status_problem(row: Record) -> Problem | None:
-    name, status = row["sample_id"], row["status"]
-    if status == SKIPPED:
-        return None if row["reason"] else Problem(name, "skipped without a reason")
-    if status == FAILED:
-        return Problem(name, f"failed: {row['reason']}")
-    if status != OK:
-        return Problem(name, f"has the status '{status}'")
-    return None if row["path"] else Problem(name, "has no file")
-
-
-def _validity_problem(row: Record) -> Problem | None:
-    """The validity in a row must be the verdict on the measures beside it."""
-    if row["validity"] is None:
-        return None
-    try:
-        known = row_of(row)
-    except UserError as error:
-        return Problem(row["sample_id"], error.given)
-    verdict = judge(known.validity_measures)
-    if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != known.validity_reasons:
-        return Problem(row["sample_id"], f"has the validity {row['validity']:g}, its measures give {verdict.score:g}")
-    return None
+def _row_problem(row: Record) -> str | None:
+    """What is wrong with a row itself; its validity must be the verdict on the measures beside it."""
+    if row["validity"] is not None:
+        try:
+            known = row_of(row)
+        except UserError as error:
+            return error.given
+        verdict = judge(known.validity_measures)
+        if abs(verdict.score - row["validity"]) > 1e-3 or list(verdict.reasons) != known.validity_reasons:
+            return f"has the validity {row['validity']:g}, its measures give {verdict.score:g}"
+    if row["status"] == SKIPPED:
+        return None if row["reason"] else "skipped without a reason"
+    if row["status"] == FAILED:
+        return f"failed: {row['reason']}"
+    if row["status"] != OK:
+        return f"has the status '{row['status']}'"
+    return None if row["path"] else "has no file"
 
 
 def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
@@ -208,24 +202,23 @@ def _problem(root: Path, path: str, expected: str | None, hashed: str | UserErro
     return None
 
 
-def _rate_problems(row: Record, mask: bytes) -> list[Problem]:
+def _rate_problems(row: Record, mask: bytes) -> list[str]:
     import cv2
     import numpy as np
 
-    path = row["mask_path"]
     try:
         pixels_of(mask)  # OpenCV itself would decode a picture of a gigabyte
     except BadPicture as error:
-        return [Problem(path, f"is not a readable picture ({error.given})")]
+        return [f"is not a readable picture ({error.given})"]
     levels = cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
     if levels is None:
-        return [Problem(path, "is not a picture")]
-    achieved = written_rate(levels)
+        return ["is not a picture"]
+    achieved, rate, requested = written_rate(levels), row["pixel_rate"], row["requested"]
     problems = []
-    if row["pixel_rate"] is None or abs(achieved - row["pixel_rate"]) > 1e-9:
-        problems.append(Problem(path, f"covers {achieved:.4f}, the manifest says {row['pixel_rate']}"))
-    if row["requested"] is not None and abs(achieved - row["requested"]) > RATE_TOLERANCE:
-        problems.append(Problem(path, f"covers {achieved:.4f}, {row['requested']:g} was requested"))
+    if rate is None or abs(achieved - rate) > 1e-9:
+        problems.append(f"covers {achieved:.4f}, the manifest says {rate}")
+    if requested is not None and abs(achieved - requested) > RATE_TOLERANCE:
+        problems.append(f"covers {achieved:.4f}, {requested:g} was requested")
     if achieved == 0 and row["edit"] == ORIGINAL_EDIT:
-        problems.append(Problem(path, "is empty"))
+        problems.append("is empty")
     return problems

@@ -105,6 +105,22 @@ class Recipe:
         if twice:
             raise UserError(f"recipe {self.name} has the edit {', '.join(twice)} more than once")
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return the items as a benchmark's card lists them."""
+        names = ("name", "parameters", "attribute", "level", "control")
+        return [{name: getattr(item, name) for name in names} for item in self.items]
+
+    def draws(self, noise: bool) -> dict[str, bool]:
+        """Return whether each item has a random part: a position, an angle, another scene; noise: or a network's."""
+        return {
+            item.name: any(edit.random or (noise and edit.blends_from > 0) for edit in item.chain)
+            for item in self.items
+        }
+
+    def starts(self) -> dict[str, float]:
+        """Return the share of the noise schedule at which each item starts."""
+        return {item.name: max((edit.blends_from for edit in item.chain), default=0.0) for item in self.items}
+
 
 ORIGINAL = Item("original")
 CONTROLS = {

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, TypeVar, get_args, get_type_hints
@@ -39,6 +39,11 @@ def read_object(path: str | Path, kinds: Mapping[str, Any] | None = None, run: s
 def require_fields(value: object, kinds: Mapping[str, Any], where: str, run: str | None = None) -> None:
     """Raise UserError unless `value` is an object whose fields have these types; a type with None may be missing."""
     checked(_object_type(tuple(kinds.items())), value, where, run)
+
+
+def checked_rows(kind: type[Record], values: Iterable[object], where: str, run: str | None = None) -> list[Record]:
+    """Every value as `checked` reads it; errors have its number."""
+    return [checked(kind, value, f"{where}, row {number}", run) for number, value in enumerate(values, 1)]
 
 
 def checked(kind: type[Record], value: object, where: str, run: str | None = None) -> Record:

@@ -72,8 +72,14 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
 def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
     """What made the automatic masks of a benchmark, by scene; records: rows of its manifest, with values as JSON."""
     rows = [record for record in records if '"mask_by"' in (record.get("values") or "")]
-    made = {row["source_id"]: parse_json(row["values"], f"the values of {row['source_id']}") for row in rows}
-    origins = {scene_id: MaskOrigin.from_values(values) for scene_id, values in made.items()}
+    return origins_of(
+        {row["source_id"]: parse_json(row["values"], f"the values of {row['source_id']}") for row in rows}
+    )
+
+
+def origins_of(values: Mapping[str, Mapping[str, Any]]) -> dict[str, MaskOrigin]:
+    """What made the automatic masks, by scene; values: those of the scenes' rows."""
+    origins = {scene_id: MaskOrigin.from_values(of_scene) for scene_id, of_scene in values.items()}
     return {scene_id: origin for scene_id, origin in origins.items() if origin is not None}
 
 

@@ -136,11 +136,13 @@ def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace
 
 def removal_of(settings: RenderSettings) -> Removal:
     """The removal method of the settings, with the renderer's network if it uses one and names no other."""
-    network: str | Network | None = settings.network if settings.shares_network else None
-    if settings.shares_network and settings.network_facts:
-        from .networks.loading import load_network
+    network: str | Network | None = None
+    if (settings.network or settings.network_facts) and settings.shares_network:
+        network = settings.network
+        if settings.network_facts:
+            from .networks.loading import load_network
 
-        network = load_network(settings.network or "compact", size=settings.size, **settings.network_facts)
+            network = load_network(network or "compact", size=settings.size, **settings.network_facts)
     return open_removal(settings.removal, settings.device, network)
 
 

@@ -59,30 +59,14 @@ class TrainedArm:
     history: dict[str, Any]
 
 
-def fine_tune(
-    model: Classifier,
-    members: Sequence[Sequence[int]],
-    train: Photographs,
-    validation: Photographs,
-    settings: RepairSettings,
-    arm: Arm,
-    folder: Path,
-    report: Callable[[Progress], None] | None = None,
-) -> TrainedArm:
-    """Fine-tune the model's network on `train`, choose the epoch on `validation`, keep the state in `folder`.
+class FineTuning:
+    """Fine-tunes a model's network on `train`, chooses the epoch on `validation`, keeps the state in `folder`.
 
     members: for each target the outputs of the network that stand for it. The control sees the same photographs,
     crops and number of steps as the repaired arm, without edits; both choose their epoch by the same loss, over the
     validation photographs and edits of them.
     """
-    run = _Run(model, members, train, validation, settings, arm, folder)
-    run.resume()
-    with stop_asked() as asked:
-        run.to_the_end(report or (lambda now: None), asked.is_set)
-    return TrainedArm(run.best_network(), run.history())
 
-
-class _Run:
     def __init__(
         self,
         model: Classifier,
@@ -106,7 +90,10 @@ class _Run:
         self.edit = BatchEdit(settings.mixture)
         # A consistency loss compares each edited picture with the plain one, which is passed through as well.
         self.in_pairs = settings.consistency > 0 and arm == "repaired"
-        self.members = _member_matrix(members, len(model.labels), self.device)
+        # (targets, outputs) bool: which outputs stand for which target
+        self.members = torch.zeros(len(members), len(model.labels), dtype=torch.bool, device=self.device)
+        for target, group in enumerate(members):
+            self.members[target, list(group)] = True
         self.per_epoch = max(len(train) // settings.batch_size, 1)
         self.steps = self.per_epoch * settings.epochs
         self.step, self.written, self.seconds = 0, 0, 0.0
@@ -125,7 +112,27 @@ class _Run:
             "device": kind,
         }
 
-    def to_the_end(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
+    def run(self, report: Callable[[Progress], None] | None = None) -> TrainedArm:
+        """Train to the end from the start or from the state in the folder; report: called after every step."""
+        self._resume()
+        with stop_asked() as asked:
+            self._to_the_end(report or (lambda now: None), asked.is_set)
+        self.average.load_state_dict({**self.average.state_dict(), **self.best})
+        history = {
+            **self.decided,
+            "precision": self.precision,
+            "trained_parameters": sum(weight.numel() for weight in self.parameters),
+            "pictures_per_step": min(self.settings.batch_size, len(self.train)) * (1 + self.in_pairs),
+            "steps": self.step,
+            "steps_planned": self.steps,
+            "best_epoch": self.best_epoch,
+            "epochs": self.log,
+            "losses": self.losses,
+            "seconds": round(self.seconds, 1),
+        }
+        return TrainedArm(self.average, history)
+
+    def _to_the_end(self, report: Callable[[Progress], None], stop: Callable[[], bool]) -> None:
         """Train to the last step or an early stop; a state is written once its own loss and gradient are finite."""
         begun, before = time.monotonic(), self.step
         due, waiting = begun + SAVE_EVERY, None
@@ -159,26 +166,7 @@ class _Run:
         if stop():
             raise KeyboardInterrupt
 
-    def best_network(self) -> nn.Module:
-        network = copy.deepcopy(self.average)
-        network.load_state_dict({**network.state_dict(), **self.best})
-        return network.eval()
-
-    def history(self) -> dict[str, Any]:
-        return {
-            **self.decided,
-            "precision": self.precision,
-            "trained_parameters": sum(weight.numel() for weight in self.parameters),
-            "pictures_per_step": min(self.settings.batch_size, len(self.train)) * (1 + self.in_pairs),
-            "steps": self.step,
-            "steps_planned": self.steps,
-            "best_epoch": self.best_epoch,
-            "epochs": self.log,
-            "losses": self.losses,
-            "seconds": round(self.seconds, 1),
-        }
-
-    def resume(self) -> None:
+    def _resume(self) -> None:
         """Continue from the state in the folder if it is that of this very run; a state without a step is replaced."""
         if not (self.folder / STATE).is_file():
             return
@@ -254,11 +242,16 @@ class _Run:
         return float(total)
 
     def _update(self, loss: float) -> None:
-        """Take the optimizer step whose gradients are computed."""
+        """Take the optimizer step whose gradients are computed, and let the averaged network follow."""
         self.optimizer.step()
         self.step += 1
         self.losses.append(loss)
-        self._average()
+        decay = min(self.settings.ema, self.step / (self.step + 10))
+        with torch.no_grad():
+            for kept, now in zip(self.average.parameters(), self.module.parameters(), strict=True):
+                kept.lerp_(now, 1 - decay)
+            for held, buffer in zip(self.average.buffers(), self.module.buffers(), strict=True):
+                held.copy_(buffer)
 
     def _loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
         settings = self.settings
@@ -296,13 +289,6 @@ class _Run:
         """Cross-entropy where a target may be several outputs: the log of their summed probability."""
         of_target = logits.masked_fill(~self.members[targets], float("-inf"))
         return (logits.logsumexp(1) - of_target.logsumexp(1)).mean()
-
-    def _average(self) -> None:
-        decay = min(self.settings.ema, self.step / (self.step + 10))
-        for kept, now in zip(self.average.parameters(), self.module.parameters(), strict=True):
-            kept.lerp_(now.detach(), 1 - decay)
-        for held, buffer in zip(self.average.buffers(), self.module.buffers(), strict=True):
-            held.copy_(buffer)
 
     @torch.no_grad()
     def _validate(self) -> None:
@@ -359,14 +345,6 @@ def _schedule(step: int, steps: int, warmup: float) -> float:
     if step < rise:
         return (step + 1) / rise
     return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(steps - rise, 1)))
-
-
-def _member_matrix(members: Sequence[Sequence[int]], outputs: int, device: str) -> Tensor:
-    """(targets, outputs) bool: which outputs stand for which target."""
-    matrix = torch.zeros(len(members), outputs, dtype=torch.bool)
-    for target, group in enumerate(members):
-        matrix[target, list(group)] = True
-    return matrix.to(device)
 
 
 def _seed(*what: object) -> int:

@@ -68,23 +68,21 @@ def before_and_after(answers: Mapping[str, Answers], facts: Facts | None = None,
     the mean of the edits' drops over the same edits as in `analyze`, by the facts of the predictions. low, high: the
     paired interval of the difference.
     """
-    names = list(answers)
-    reference = answers["repaired"]
-    ids = reference.ids
-    edits = [edit for edit in reference.right if edit != ORIGINAL]
-    rows = [_row("accuracy", ORIGINAL, {n: answers[n].right[ORIGINAL] for n in names}, ids, level)]
-    rows += [_row("accuracy", edit, {n: answers[n].right[edit] for n in names}, ids, level) for edit in edits]
-    drops = {n: {e: answers[n].right[ORIGINAL] - answers[n].right[e] for e in edits} for n in names}
-    rows += [_row("drop", edit, {n: drops[n][edit] for n in names}, ids, level) for edit in edits]
+    ids = answers["repaired"].ids
+    edits = [edit for edit in answers["repaired"].right if edit != ORIGINAL]
+    right = {edit: {name: model.right[edit] for name, model in answers.items()} for edit in (ORIGINAL, *edits)}
+    rows = [_row("accuracy", edit, values, ids, level) for edit, values in right.items()]
+    drops = {edit: {name: right[ORIGINAL][name] - right[edit][name] for name in answers} for edit in edits}
+    rows += [_row("drop", edit, values, ids, level) for edit, values in drops.items()]
     counted = averaged_edits(edits, facts or Facts())
     if counted:
-        parts = {n: np.stack([drops[n][e] for e in counted], axis=1) for n in names}
+        parts = {name: np.stack([drops[edit][name] for edit in counted], axis=1) for name in answers}
         # A picture without an answer of one model counts for none of them.
         gaps = np.isnan(np.stack(list(parts.values()))).any(axis=0)
         chosen = list(range(len(counted)))
         means = {n: with_average(np.where(gaps, np.nan, part), chosen)[:, -1] for n, part in parts.items()}
         rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
-    rows += [_calibration_row(edit, edit, answers, level) for edit in (ORIGINAL, *edits)]
+    rows += [_calibration_row(edit, edit, answers, level) for edit in right]
     return [{**_EMPTY, **row} for row in rows]
 
 
@@ -220,10 +218,13 @@ def enhance(
     facts = read_facts(output, models=[changed.name for changed in measured.values()])
     rows: list[Row] = []
     by_edit: list[Row] = []
+    columns = {"measure": "measure", "pictures": "pictures", "n": "n", "plain": "control", "enhanced": "repaired"}
     for way in answers:
-        compared = _against_plain(answers["plain"], answers[way], facts)
-        if way == "plain":
-            compared = [{**row, **dict.fromkeys(CHANGE)} for row in compared]
+        changes = dict.fromkeys(CHANGE) if way == "plain" else {}
+        compared = [
+            {**{name: row[key] for name, key in columns.items()}, **{name: row[name] for name in CHANGE}, **changes}
+            for row in before_and_after({"control": answers["plain"], "repaired": answers[way]}, facts)
+        ]
         by_edit += [{"way": way, **row} for row in compared]
         rows.append(_summary(way, compared))
     result = {"model": plain.name, "benchmark": str(benchmark), "rows": rows, "by_edit": by_edit, "skipped": skipped}
@@ -231,20 +232,10 @@ def enhance(
     return Enhancement(Path(output), rows, by_edit, skipped)
 
 
-def _against_plain(plain: Answers, other: Answers, facts: Facts) -> list[Row]:
-    rows = before_and_after({"control": plain, "repaired": other}, facts)
-    names = {"control": "plain", "repaired": "enhanced"}
-    columns = ("measure", "pictures", "n", *names, *CHANGE)
-    return [{names.get(key, key): row[key] for key in columns} for row in rows]
-
-
 def _summary(way: str, rows: Sequence[Row]) -> Row:
     """One row: the originals and the average drop, with what changed against the plain model."""
     by_measure = {(row["measure"], row["pictures"]): row for row in rows}
-    original = by_measure["accuracy", ORIGINAL]
-    drop = by_measure.get(("drop", AVERAGE))
+    original, drop = by_measure["accuracy", ORIGINAL], by_measure.get(("drop", AVERAGE), {})
     row = {"way": way, "n": original["n"], "accuracy": original["enhanced"]}
     row |= {f"accuracy_{name}": original[name] for name in CHANGE}
-    row["average_drop"] = None if drop is None else drop["enhanced"]
-    row |= {f"drop_{name}": None if drop is None else drop[name] for name in CHANGE}
-    return row
+    return row | {"average_drop": drop.get("enhanced")} | {f"drop_{name}": drop.get(name) for name in CHANGE}

@@ -127,14 +127,13 @@ class Photographs:
             raise UserError(
                 f"none of the {len(self.rows)} photographs can be read: {next(iter(self.unusable.values()))}"
             )
-        order = sorted(pictures)
-        self.rows = tuple(replace(self.rows[index], masked=pictures[index].masked) for index in order)
-        images, masks = _stacked([pictures[index] for index in order])
+        self.rows = tuple(replace(self.rows[index], masked=pictures[index].masked) for index in sorted(pictures))
+        good = [pictures[index] for index in sorted(pictures)]
+        images, masks = _stacked(good)
         removed = None
         if self.fill == "patches":
             # A photograph without a mask is never edited and lends nothing, so anything can stand there.
-            fills = ((pictures[index].image, pictures[index].behind) for index in order)
-            behind = [image if fill is None else fill for image, fill in fills]
+            behind = [picture.image if picture.behind is None else picture.behind for picture in good]
             removed = _planes(behind).contiguous().to(device)
         self._kept = images.contiguous().to(device), masks.to(device), removed
 
@@ -156,20 +155,18 @@ class Photographs:
 
     def _from_files(self, positions: np.ndarray, device: str, pool: ThreadPoolExecutor) -> Batch:
         reader = _Reader(self.side, self.fill)
-        pictures: list[Picture] = []
-        good: list[int] = []
+        pictures: dict[int, Picture] = {}
         for index, result in zip(positions, pool.map(reader, [(0, self.rows[i]) for i in positions]), strict=True):
             if isinstance(result, Picture):
-                pictures.append(result)
-                good.append(index)
+                pictures[index] = result
             else:
                 self.unusable[self.rows[index].entry.id] = result
         if not pictures:
             reason = self.unusable[self.rows[positions[0]].entry.id]
             raise UserError(f"none of the {len(positions)} photographs of a batch can be read: {reason}")
-        images, masks = _stacked(pictures)
-        targets = torch.from_numpy(self.targets[good])
-        masked = np.array([picture.masked for picture in pictures])
+        images, masks = _stacked(list(pictures.values()))
+        targets = torch.from_numpy(self.targets[list(pictures)])
+        masked = np.array([picture.masked for picture in pictures.values()])
         return Batch(images.to(device), masks.to(device), None, targets.to(device), masked)
 
 

@@ -31,7 +31,7 @@ from unswayed.sources.source import same_files
 from unswayed.specs import slug_of
 
 from .family import check_trainable
-from .fine_tuning import Progress, fine_tune
+from .fine_tuning import FineTuning, Progress
 from .measuring import Answers, Row, Verdict, before_and_after, folder_rows, read_answers, verdict
 from .photographs import Photograph, Photographs, listed, split
 from .settings import ARMS, RepairSettings
@@ -161,29 +161,21 @@ class _Steps:
         """The model of each arm, saved in the folder."""
         keys = keys_of(row.entry.image for photographs in sets.values() for row in photographs.rows)
         finished: dict[str, Classifier] = {}
-        before = 0
+        before = 0  # steps of the arms that are finished
+
+        def count(monitor: Monitor, now: Progress) -> None:
+            total = before + (len(ARMS) - len(finished)) * now.steps
+            monitor.count(before + now.step, total, note=f"{now.arm}, loss {now.loss:.3f}")
+
         for arm in ARMS:
             self.note(f"fine-tuning: {arm}")
+            state, data = self.folder / "state" / arm, (self.data.members, sets["train"], sets["validation"])
             with Monitor(self.folder, "fine-tuning", "steps", self.show) as monitor:
-                tuned = fine_tune(
-                    self.started,
-                    self.data.members,
-                    sets["train"],
-                    sets["validation"],
-                    self.settings,
-                    arm,
-                    self.folder / "state" / arm,
-                    partial(_count_step, monitor, before, len(ARMS) - len(finished)),
-                )
+                tuned = FineTuning(self.started, *data, self.settings, arm, state).run(partial(count, monitor))
             before += tuned.history["steps"]
             folder = self.folder if arm == "repaired" else self.folder / arm
-            finished[arm] = replace(
-                self.started,
-                module=tuned.module,
-                name=f"repaired:{folder}",
-                fixed_hash=None,
-                precision=self.base.precision,
-            )
+            name, precision = f"repaired:{folder}", self.base.precision
+            finished[arm] = replace(self.started, module=tuned.module, name=name, fixed_hash=None, precision=precision)
             training = {
                 "arm": arm,
                 "source": self.scenes.spec,
@@ -222,12 +214,6 @@ class _Steps:
             raise UserError("\n".join(failures))
         self.warnings += [line for lines in done.warnings.values() for line in lines]
         return {arm: read_answers(folder / f"{model.slug}.parquet") for arm, model in models.items()}
-
-
-def _count_step(monitor: Monitor, before: int, arms: int, progress: Progress) -> None:
-    """Count the steps of both arms; before: those of the arms that are finished; arms: how many are not."""
-    note = f"{progress.arm}, loss {progress.loss:.3f}"
-    monitor.count(before + progress.step, before + arms * progress.steps, note=note)
 
 
 def read_result(folder: str | Path) -> Row:
@@ -350,9 +336,8 @@ def _nothing_left(scenes: Source, total: int) -> UserError:
 
 def _labels(scenes: Source) -> LabelSpace:
     if not len(scenes.labels):
-        raise UserError(
-            f"the photographs of '{scenes.spec}' have no labels", allowed="class folders, or a table of labels"
-        )
+        given = f"the photographs of '{scenes.spec}' have no labels"
+        raise UserError(given, allowed="class folders, or a table of labels")
     return scenes.labels
 
 

@@ -11,13 +11,15 @@ from unswayed.specs import Spec
 
 from .source import Entry, Source
 
-__all__ = ["SOURCES", "Entry", "Source", "Spec", "list_sources", "open_source"]
+__all__ = ["SOURCES", "Entry", "Source", "Spec", "is_combined", "list_sources", "open_source"]
 
 
 def _part(opener: str, summary: str, usage: str = "", uses_network: bool = False, **facts: bool) -> Part:
     return Part(f"{__name__}.{opener}", summary, usage, uses_network=uses_network, facts=facts)
 
 
+# Facts: `has_masks`: whether its pictures can be edited; `combined`: no single file shows a scene.
+_CUTOUTS = "objects with an alpha channel over a background"
 _IMAGES = "labeled pictures without masks, to be classified and not edited"
 _PETS, _VOC = "Oxford-IIIT Pet, 37 breeds of cats and dogs", "the segmented objects of PASCAL VOC"
 SOURCES: Registry[Callable[[Spec], Source]] = Registry(
@@ -27,7 +29,7 @@ SOURCES: Registry[Callable[[Spec], Source]] = Registry(
         "folder": _part("folder:open_folder", "photographs with masks, in class folders or a table", "folder:PATH"),
         "images": _part("folder:open_images", _IMAGES, "images:PATH", has_masks=False),
         "imagenet-s": _part("imagenet_s:open_imagenet_s", "ImageNet-S with 50, 300 or 919 classes", "imagenet-s:PATH"),
-        "cutouts": _part("cutouts:open_cutouts", "objects with an alpha channel over a background", "cutouts:PATH"),
+        "cutouts": _part("cutouts:open_cutouts", _CUTOUTS, "cutouts:PATH", combined=True),
         "coco": _part("coco:open_coco", "the objects of a COCO annotation file", "coco:ANNOTATIONS"),
         "rival10": _part("rival10:open_rival10", "RIVAL10, with the masks of its attributes", "rival10:PATH"),
         "oxford-pet": _part("torchvision_sets:open_oxford_pet", _PETS, "oxford-pet:PATH", uses_network=True),
@@ -51,6 +53,12 @@ def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int
     if not len(source):
         raise UserError(f"'{spec}' holds no pictures")
     return source.select(limit, classes)
+
+
+def is_combined(source: Source) -> bool:
+    """Whether the scenes are combined from several files, so that no single file shows one."""
+    kind = Spec.parse(source.spec).kind
+    return kind in SOURCES and bool(SOURCES.part(kind).facts.get("combined"))
 
 
 def list_sources() -> list[str]:
