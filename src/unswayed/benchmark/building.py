@@ -219,10 +219,8 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
         key=lambda source_id: -missing.get(source_id, math.inf),
     )
     finished = [row.status for source_id in rows.keys() - set(waiting) for row in rows[source_id]]
-    planned = sum(
-        passes_of_start(start) * (plan.settings.runs if plan.draws[edit] else 1)
-        for edit, start in plan.recipe.starts().items()
-    )
+    draws, starts = plan.draws, plan.recipe.starts()
+    planned = sum(passes_of_start(starts[edit]) * (plan.settings.runs if draws[edit] else 1) for edit in starts)
     done = len(part) - len(waiting)
     tally = _Tally(monitor, progress, done, len(part), Counter(counts(finished)), planned)
     stages: defaultdict[str, float] = defaultdict(float)

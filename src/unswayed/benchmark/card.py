@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -88,16 +88,16 @@ def record_facts(root: Path, **facts: Any) -> None:
 
 def _has_grown(root: Path, old: Card, new: Card, ids: Sequence[str]) -> bool:
     """Whether nothing differs but that there are more edits, runs and scenes; every picture's seed is its own."""
-    if canonical([old[name] for name in FIXED]) != canonical([new[name] for name in FIXED]):
-        return False
-    if old["source"].get("spec") != new["source"].get("spec"):
-        return False
-    if old["runs"] > new["runs"] or old["source"]["scenes"] > new["source"]["scenes"]:
-        return False
+    before, after = old["source"], new["source"]
     edits = {item["name"]: item for item in new["recipe"]["edits"]}
-    if any(canonical(edits.get(item["name"])) != canonical(item) for item in old["recipe"]["edits"]):
-        return False
-    return finished_sources(root) <= set(ids)
+    return (
+        canonical([old[name] for name in FIXED]) == canonical([new[name] for name in FIXED])
+        and before.get("spec") == after.get("spec")
+        and old["runs"] <= new["runs"]
+        and before["scenes"] <= after["scenes"]
+        and all(canonical(edits.get(item["name"])) == canonical(item) for item in old["recipe"]["edits"])
+        and finished_sources(root) <= set(ids)
+    )
 
 
 def decisive(card: Card) -> Card:
@@ -105,7 +105,7 @@ def decisive(card: Card) -> Card:
     return {name: card.get(name) for name in (*GROWING, *FIXED)}
 
 
-def ids_hash(ids: tuple[str, ...]) -> str:
+def ids_hash(ids: Iterable[str]) -> str:
     """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
 

@@ -140,10 +140,9 @@ def without_suffix(name: str) -> str:
 
 def _from_folders(root: Path) -> Iterator[Piece]:
     for folder in listed(root):
-        if not folder.is_dir() or folder.name.startswith("."):
-            continue
-        for name in sorted(map(PurePosixPath, pictures_below(folder))):
-            yield Piece(folder.name, without_suffix(str(name)), name.suffix.lower(), folder / name)
+        if folder.is_dir() and not folder.name.startswith("."):
+            for name in sorted(map(PurePosixPath, pictures_below(folder))):
+                yield Piece(folder.name, without_suffix(str(name)), name.suffix.lower(), folder / name)
 
 
 def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], labels: dict[str, str]) -> None:
@@ -187,9 +186,8 @@ def _member_label(extension: str, data: bytes) -> str | None:
 def _shard_edit(root: Path, shard: Path) -> str:
     if shard.stem in OFFICIAL:
         return shard.stem
-    named = re.fullmatch(r"(.+?)[-_.]\d{2,}", shard.stem)
-    if named is not None:
-        return named.group(1)
+    if named := re.fullmatch(r"(.+?)[-_.]\d{2,}", shard.stem):
+        return named[1]
     return shard.parent.name if root.is_dir() and shard.parent != root else shard.stem
 
 
@@ -223,18 +221,18 @@ def _import_release(
         edits = _edits(release, settings.original)
         stems = sorted({piece.stem for piece in release.pieces})
         ids = dict(zip(stems, unique_slugs([f"{stem}.png" for stem in stems]), strict=True))
-        pieces = _by_edit_and_stem(release, edits)
+        names = {folder: edit for edit, folder in edits.items()}
+        pieces: dict[tuple[str, str], Piece] = {}
+        for piece in release.pieces:
+            if pieces.setdefault((names[piece.folder], piece.stem), piece) is not piece:
+                raise UserError(f"{release.root} has more than one picture {piece.folder}/{piece.stem}")
         make_folder(root)
         records = _records(edits)
         shared = {record["name"]: template_row(record) for record in records}
         card = {
             "format": 1,
             "kind": "import",
-            "source": {
-                "spec": str(release.root.resolve()),
-                "scenes": len(ids),
-                "ids_sha256": ids_hash(tuple(ids.values())),
-            },
+            "source": {"spec": str(release.root.resolve()), "scenes": len(ids), "ids_sha256": ids_hash(ids.values())},
             "recipe": {"name": "imported", "edits": records},
             "renderer": {"renderer": "imported", "copied": copy},
             "labels": space.to_json(),
@@ -304,9 +302,9 @@ def _edits(release: Release, original: str | None) -> dict[str, str]:
             allowed=f"ori, original, or --original with one of: {', '.join(folders)}",
         )
     edits = {ORIGINAL_EDIT: first}
-    order = list(OFFICIAL)
+    order = {folder: number for number, folder in enumerate(OFFICIAL)}
     others = [folder for folder in folders if folder != first]
-    for folder in sorted(others, key=lambda name: (order.index(name) if name in order else len(order), name)):
+    for folder in sorted(others, key=lambda name: (order.get(name, len(order)), name)):
         name = OFFICIAL.get(folder, folder)
         if not re.fullmatch(r"\w[\w.+-]*", name):
             raise UserError(f"the folder '{folder}' cannot name an edit", allowed="letters, digits and . + - _")
@@ -314,18 +312,6 @@ def _edits(release: Release, original: str | None) -> dict[str, str]:
             raise UserError(f"the folders '{edits[name]}' and '{folder}' both contain the edit '{name}'")
         edits[name] = folder
     return edits
-
-
-def _by_edit_and_stem(release: Release, edits: dict[str, str]) -> dict[tuple[str, str], Piece]:
-    """Return the pieces by edit and stem."""
-    names = {folder: edit for edit, folder in edits.items()}
-    pieces: dict[tuple[str, str], Piece] = {}
-    for piece in release.pieces:
-        key = names[piece.folder], piece.stem
-        if key in pieces:
-            raise UserError(f"{release.root} has more than one picture {piece.folder}/{piece.stem}")
-        pieces[key] = piece
-    return pieces
 
 
 def _labels(release: Release, file: str | Path | None, space: LabelSpace) -> dict[str, int]:

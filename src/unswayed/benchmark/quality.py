@@ -93,26 +93,17 @@ class Witness:
             scene: Any = composition if own else self.backgrounds.pool.load(removed.scene_id)
             size = self.backgrounds.size
             background, mask = self.backgrounds.resolve(removed, composition), resized(scene.mask, size)
-            left = {
-                "residue": validity.residue(background, resized(scene.image, size), mask),
-                "recognized": self._probability(background, scene.label),
-                "salient": self._overlap(background, mask),
-            }
+            left = {"residue": validity.residue(background, resized(scene.image, size), mask)}
+            if self._classifier is not None and scene.label is not None:
+                classifier = self._classifier()
+                answers = classifier.logits(classifier.prepare(background)[None]).softmax(1)
+                left["recognized"] = float(answers[0, scene.label])
+            if self._segmenter is not None:
+                from unswayed.masks.sam2 import overlap
+
+                left["salient"] = overlap(self._segmenter()(background, None), mask)
             self._removals[removed.scene_id] = {name: value for name, value in left.items() if value is not None}
         return self._removals[removed.scene_id]
-
-    def _probability(self, background: np.ndarray, label: int | None) -> float | None:
-        if label is None or self._classifier is None:
-            return None
-        classifier = self._classifier()
-        return float(classifier.logits(classifier.prepare(background)[None]).softmax(1)[0, label])
-
-    def _overlap(self, background: np.ndarray, mask: np.ndarray) -> float | None:
-        if self._segmenter is None:
-            return None
-        from unswayed.masks.sam2 import overlap
-
-        return overlap(self._segmenter()(background, None), mask)
 
 
 def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
@@ -127,13 +118,13 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
     """The picture's faults by the names of `Limits`; None where one cannot occur."""
     picture, mask = answer.image, layers.mask
     alpha = layers.alpha if answer.alpha is None else answer.alpha
-    behind = alpha <= 0
+    behind, seam = alpha <= 0, validity.seam(picture, mask)
     faults: dict[str, float | None] = {
         "rate": None if row.requested is None else abs(float((mask > 0.5).mean()) - row.requested),
         "position": _position(row, mask, evidence),
         "object": validity.changed_share(picture, layers.object, alpha >= 1),
         "outside": None if answer.generated else validity.changed_share(picture, layers.background, behind),
-        "seam": _seam(picture, mask, evidence),
+        "seam": None if seam is None else max(0.0, seam - evidence.seam),
         "crop": validity.crop_loss(mask),
         "outline": evidence.outline,
         **evidence.left,
@@ -167,11 +158,6 @@ def _position(row: Row, mask: np.ndarray, evidence: Evidence) -> float | None:
     low, high = evidence.box
     right, down = (np.asarray(share) * (1 - (high - low)) - low) * mask.shape[0]
     return validity.position_error(mask, evidence.mask, (float(right), float(down)))
-
-
-def _seam(picture: np.ndarray, mask: np.ndarray, evidence: Evidence) -> float | None:
-    here = validity.seam(picture, mask)
-    return None if here is None else max(0.0, here - evidence.seam)
 
 
 def write_mask_sheet(root: Path, rows: Sequence[Row], origins: Mapping[str, MaskOrigin]) -> None:

@@ -32,7 +32,7 @@ from .measures import background_measures
 from .plan import Plan
 from .prepare import Preparation, Prepared, PreparedPicture, row_reason
 from .quality import is_invalid, judged, left_out
-from .rows import FAILED, Row, counts, mask_path, picture_path, write_rows
+from .rows import FAILED, MASKS, Row, counts, picture_path, write_rows
 
 # A temporary file, and the path next to it that it gets when it is settled.
 Waiting = tuple[Path, Path]
@@ -118,7 +118,7 @@ def write_picture(root: Path, picture: PreparedPicture, answer: Rendered | Refus
         row,
         path=picture_path(row.edit, row.source_id, row.run),
         sha256=hashlib.sha256(image).hexdigest(),
-        mask_path=mask_path(row.edit, row.source_id, row.run),
+        mask_path=picture_path(row.edit, row.source_id, row.run, folder=MASKS),
         mask_sha256=hashlib.sha256(mask).hexdigest(),
         pixel_rate=written_rate(levels),
         measures={**answer.measures, **({} if evidence is None else background_measures(answer.image, layers.mask))},

@@ -40,24 +40,12 @@ def row_path(source_id: str) -> str:
     return f"{ROWS}/{source_id}.json"
 
 
-def picture_path(edit: str, source_id: str, run: int = 0, suffix: str = ".png") -> str:
+def picture_path(edit: str, source_id: str, run: int = 0, suffix: str = ".png", folder: str = IMAGES) -> str:
     """
-    >>> picture_path("size-0.05", "dog"), picture_path("position", "dog", run=1)
-    ('images/size-0.05/dog.png', 'images/position/dog.run1.png')
+    >>> picture_path("size-0.05", "dog"), picture_path("position", "dog", run=1, folder="masks")
+    ('images/size-0.05/dog.png', 'masks/position/dog.run1.png')
     """
-    return f"{IMAGES}/{edit}/{_name(source_id, run)}{suffix}"
-
-
-def mask_path(edit: str, source_id: str, run: int = 0) -> str:
-    return f"{MASKS}/{edit}/{_name(source_id, run)}.png"
-
-
-def sample_id(source_id: str, edit: str, run: int = 0) -> str:
-    return f"{source_id}/{edit}/{run}"
-
-
-def _name(source_id: str, run: int) -> str:
-    return source_id if run == 0 else f"{source_id}.run{run}"
+    return f"{folder}/{edit}/{source_id}{f'.run{run}' if run else ''}{suffix}"
 
 
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
@@ -104,7 +92,7 @@ class Row:
 
     @property
     def sample_id(self) -> str:
-        return sample_id(self.source_id, self.edit, self.run)
+        return f"{self.source_id}/{self.edit}/{self.run}"
 
     @property
     def key(self) -> tuple[str, int, int]:

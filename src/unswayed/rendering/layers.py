@@ -65,6 +65,9 @@ class CountedRenderer:
     def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
         return self.renderer.render(batch, self.on_passes)
 
+    def passes(self, start: float) -> int:
+        return self.renderer.passes(start)
+
     def describe(self) -> dict[str, Any]:
         return self.renderer.describe()
 

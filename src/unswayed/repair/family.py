@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -37,16 +38,10 @@ FROM_SCRATCH = Family("random weights", 1e-3, None)
 
 def family_of(model: Classifier) -> Family:
     """The family: a network with random weights (`?weights=none`), or by whether it holds attention."""
-    if _is_random(model):
-        return FROM_SCRATCH
+    with contextlib.suppress(UserError):  # the name of an object, which no source opens
+        if model_spec(model.spec).options.get("weights") == "none":
+            return FROM_SCRATCH
     return TRANSFORMER if _attention(model.module) else CONVOLUTIONAL
-
-
-def _is_random(model: Classifier) -> bool:
-    try:
-        return model_spec(model.spec).options.get("weights") == "none"
-    except UserError:  # the name of an object, which no source opens
-        return False
 
 
 def check_trainable(model: Classifier, settings: RepairSettings) -> None:
@@ -82,7 +77,7 @@ def make_optimizer(
     family: Family, module: nn.Module, settings: RepairSettings, photographs: int
 ) -> tuple[Any, dict[str, Any]]:
     """AdamW over the parameters with gradients, and the settings that the family decided, for the card."""
-    from timm.optim import create_optimizer_v2
+    from timm.optim import create_optimizer_v2, param_groups_layer_decay
 
     rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
     depths = depths_of(module)
@@ -90,22 +85,18 @@ def make_optimizer(
     # Random weights have no statistics that are worth keeping.
     few = photographs < SMALL_DATA and family is not FROM_SCRATCH
     freeze = few if settings.freeze_norm is None else settings.freeze_norm
-    trained: Any = module if decay is None else _by_depth(module, depths or {}, decay, settings.weight_decay)
+    trained: Any = module
+    if decay is not None:
+        spared: set[str] = getattr(module, "no_weight_decay", set)()
+        matcher = (depths or {}).get
+        # What timm asks of a network, with the depths of any network.
+        ordered: Any = SimpleNamespace(named_parameters=module.named_parameters, group_matcher=lambda coarse: matcher)
+        trained = param_groups_layer_decay(ordered, settings.weight_decay, spared, layer_decay=decay)
     # foreach is fixed, since its default depends on the device and its sums round in another order.
     optimizer = create_optimizer_v2(trained, opt="adamw", lr=rate, weight_decay=settings.weight_decay, foreach=True)
     for group in optimizer.param_groups:
         group["rate"] = rate * group.get("lr_scale", 1.0)
     return optimizer, {"family": family.name, "learning_rate": rate, "layer_decay": decay, "freeze_norm": freeze}
-
-
-def _by_depth(module: nn.Module, depths: dict[str, int], decay: float, weight_decay: float) -> Any:
-    """Groups of parameters by depth, each with its share of the learning rate, `decay` from one depth to the next."""
-    from timm.optim import param_groups_layer_decay
-
-    spared: set[str] = getattr(module, "no_weight_decay", set)()
-    # What timm asks of a network, with the depths of any network.
-    ordered: Any = SimpleNamespace(named_parameters=module.named_parameters, group_matcher=lambda coarse: depths.get)
-    return param_groups_layer_decay(ordered, weight_decay, spared, layer_decay=decay)
 
 
 def training_mode(module: nn.Module, freeze_norm: bool) -> None:
@@ -157,7 +148,11 @@ def depths_of(network: nn.Module) -> dict[str, int] | None:
 
     It is timm's own order where the network, or a part of it, states one. None if the network has no chain of blocks.
     """
-    known = _stated(network) or _in_blocks(network)
+    known = _stated(network)
+    if not known:
+        blocks = {block: depth for depth, block in enumerate(_blocks(network), start=1)}
+        owners = ((name, owner) for name, _ in network.named_parameters() for owner in _above(name))
+        known = {name: blocks[owner] for name, owner in owners if owner in blocks}
     return _in_order(network, known) if known else None
 
 
@@ -180,12 +175,6 @@ def _stated(network: nn.Module) -> dict[str, int]:
             if len(set(stated.values())) > 1:
                 return {f"{name}.{inner}" if name else inner: depth for inner, depth in stated.items()}
     return {}
-
-
-def _in_blocks(network: nn.Module) -> dict[str, int]:
-    """The depths of the parameters inside the repeated blocks: 1 in the first block; empty without such blocks."""
-    depths = {block: depth for depth, block in enumerate(_blocks(network), start=1)}
-    return {name: depths[owner] for name, _ in network.named_parameters() for owner in _above(name) if owner in depths}
 
 
 def _blocks(network: nn.Module) -> list[str]:

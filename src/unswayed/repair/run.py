@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -108,23 +109,12 @@ def repair(
         bench = Path(benchmark) if benchmark is not None else steps.build(recipe, renderer, device)
         rows = steps.measure(bench, tests, finished if new_head else {"before": base, **finished})
         judged, reason = verdict(rows)
-        counts = data.counts(sets)
-        result = {
-            "model": base.name,
-            "new_head": new_head,
-            "source": scenes.spec,
-            "benchmark": str(bench),
-            "verdict": judged,
-            "reason": reason,
-            "photographs": counts,
-            "fill": {name: photographs.fill for name, photographs in sets.items()},
-            "settings": settings.to_json(),
-            "rows": rows,
-        }
-        write_json(folder / RESULT, result)
+        about = steps.about(sets)
+        result = {"model": base.name, "new_head": new_head, "benchmark": str(bench), "rows": rows}
+        write_json(folder / RESULT, {**result, "verdict": judged, "reason": reason, **about})
         unusable = [len(photographs.unusable) for photographs in sets.values() if photographs.unusable]
         warnings = [f"{count} photographs cannot be read" for count in unusable]
-        return Repair(folder, rows, judged, reason, counts, warnings + steps.warnings)
+        return Repair(folder, rows, judged, reason, about["photographs"], warnings + steps.warnings)
 
 
 @dataclass(eq=False)
@@ -176,16 +166,28 @@ class _Steps:
             folder = self.folder if arm == "repaired" else self.folder / arm
             name, precision = f"repaired:{folder}", self.base.precision
             finished[arm] = replace(self.started, module=tuned.module, name=name, fixed_hash=None, precision=precision)
-            training = {
-                "arm": arm,
-                "source": self.scenes.spec,
-                "photographs": self.data.counts(sets),
-                "fill": {name: photographs.fill for name, photographs in sets.items()},
-                "settings": self.settings.to_json(),
-                "history": tuned.history,
-            }
+            training = {"arm": arm, **self.about(sets), "history": tuned.history}
             save_repaired(folder, finished[arm], self.base, training, keys)
         return finished
+
+    def about(self, sets: dict[str, Photographs]) -> dict[str, Any]:
+        """What the cards say about the data and the settings."""
+        masked = int(sets["train"].masked.sum())
+        counts = {
+            "train": len(sets["train"]),
+            "train_with_mask": masked,
+            "train_without_mask": len(sets["train"]) - masked,
+            "validation": len(sets["validation"]),
+            "held_out": self.data.held_out,
+            "unusable": sum(len(photographs.unusable) for photographs in sets.values()),
+        }
+        fill = {name: photographs.fill for name, photographs in sets.items()}
+        return {
+            "source": self.scenes.spec,
+            "photographs": counts,
+            "fill": fill,
+            "settings": self.settings.to_json(),
+        }
 
     def build(self, recipe: str, renderer: RendererName, device: str | None) -> Path:
         """The benchmark of the photographs that were held out."""
@@ -242,17 +244,6 @@ class _TrainingData:
     held_out: int
     left_out: int
 
-    def counts(self, sets: dict[str, Photographs]) -> dict[str, int]:
-        masked = int(sets["train"].masked.sum())
-        return {
-            "train": len(sets["train"]),
-            "train_with_mask": masked,
-            "train_without_mask": len(sets["train"]) - masked,
-            "validation": len(sets["validation"]),
-            "held_out": self.held_out,
-            "unusable": sum(len(photographs.unusable) for photographs in sets.values()),
-        }
-
 
 def _training_data(
     scenes: Source,
@@ -272,10 +263,14 @@ def _training_data(
     every = listed(scenes)
     if not every:
         raise UserError(f"no photograph of '{scenes.spec}' has a label", allowed="a source with labels")
+    nothing_left = UserError(
+        f"all {len(every)} photographs of '{scenes.spec}' are also measured on, so none is left to be trained on",
+        allowed="a --benchmark and --test folders of other photographs; without --benchmark some of these are held out",
+    )
     measured = [path for spec in (benchmark, *tests) if spec is not None for path in open_pictures(spec).photographs]
     rows = _without(every, measured)
     if not rows:
-        raise _nothing_left(scenes, len(every))
+        raise nothing_left
     test, validation, train = _divided(scenes, rows, settings, benchmark is None)
     more: tuple[Photograph, ...] = ()
     if also is not None:
@@ -286,16 +281,11 @@ def _training_data(
     trained, chosen = (_without([rows[index] for index in part], held_out) for part in (train, validation))
     kept = _without(more, held_out)
     if not trained + kept:
-        raise _nothing_left(scenes, len(every))
+        raise nothing_left
     alone = len(every) - len(trained) - len(chosen)
-    return _TrainingData(
-        trained + kept,
-        chosen,
-        tuple(rows[index].entry.id for index in test),
-        members,
-        alone,
-        alone - len(test) + len(more) - len(kept),
-    )
+    left_out = alone - len(test) + len(more) - len(kept)
+    ids = tuple(rows[index].entry.id for index in test)
+    return _TrainingData(trained + kept, chosen, ids, members, alone, left_out)
 
 
 def _divided(
@@ -325,13 +315,6 @@ def _without(rows: Sequence[Photograph], measured: Sequence[str]) -> tuple[Photo
     """The photographs whose files have another content than all that are measured on."""
     known = same_files((row.entry.image for row in rows), measured)
     return tuple(row for row in rows if row.entry.image not in known)
-
-
-def _nothing_left(scenes: Source, total: int) -> UserError:
-    return UserError(
-        f"all {total} photographs of '{scenes.spec}' are also measured on, so none is left to be trained on",
-        allowed="a --benchmark and --test folders of other photographs; without --benchmark some of these are held out",
-    )
 
 
 def _labels(scenes: Source) -> LabelSpace:
