@@ -79,7 +79,7 @@ def test_a_picture_that_cannot_be_rendered_costs_itself_alone(source, tmp_path):
 
 def test_a_renderers_user_error_ends_the_run(source, tmp_path):
     plan = plan_of(tmp_path / "b", source)
-    bad = next(iter(plan.pictures(source.ids[1]))).seed
+    bad = next(row.seed for _, row in plan.pictures(source.ids[1]))
     prepared = (Preparation(plan)(one) for one in source.ids)
     with pytest.raises(UserError, match="out of memory"):
         list(render_stream(plan.root, Moody(bad, UserError("out of memory with one picture")), 4, prepared))
