@@ -35,7 +35,6 @@ from unswayed.rendering.diffusion import Diffusion, open_diffusion
 from unswayed.rendering.layers import Layers, Rendered
 from unswayed.rendering.networks import Network
 from unswayed.rendering.networks.diffusers_unet import build_unet
-from unswayed.rendering.removal.diffusion import inpaint, jump_levels
 from unswayed.rendering.sampling.samplers import find_sampler
 
 ADM = {
@@ -68,7 +67,7 @@ def main() -> None:
     parser.add_argument("--removal", default="patches", help="of that build")
     parser.add_argument("--steps", type=int, nargs="+", default=[], help="further numbers of steps of a guided edit")
     parser.add_argument("--released", action="store_true", help="time the loop of the released code, too")
-    parser.add_argument("--brief", action="store_true", help="leave out adversarial edits, removal and the profile")
+    parser.add_argument("--brief", action="store_true", help="leave out adversarial edits and the profile")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     options = parser.parse_args()
     result = edits(options)
@@ -139,7 +138,6 @@ def one_batch(
         found[f"{steps} steps of the schedule"] = fewer_steps(renderer, steps, released, device)
     if everything and not options.brief:
         found["adversarial"] = adversarial(renderer, slots, device)
-        found["removal"] = removal(renderer, slots, device)
         found["profile"] = profile(renderer, slots, device)
     if sources:
         found["end_to_end"] = end_to_end(renderer, sources, options.removal, options.workers)
@@ -186,23 +184,6 @@ def adversarial(renderer: Diffusion, slots: int, device: torch.device) -> dict[s
         found[f"{name}_seconds_of_50_steps"] = (plain / 10 * 50 + (seconds - plain) / 9 * 49) / slots
         say(f"adversarial, {name}: {found[f'{name}_seconds_of_50_steps']:.3f} s a picture")
     return found
-
-
-def removal(renderer: Diffusion, slots: int, device: torch.device) -> dict[str, float]:
-    """Object removal by diffusion, apart: a fifth of it is run and the passes counted up."""
-    side = renderer.size
-    pictures, holes = torch.zeros(slots, 3, side, side), torch.zeros(slots, 1, side, side)
-    holes[:, :, side // 4 : side // 2] = 1
-    passes = sum(1 for a, b in _pairs(jump_levels(10, 5, 3)) if b < a)
-    whole = sum(1 for a, b in _pairs(jump_levels(50, 5, 3)) if b < a)
-    _, seconds = timed(lambda: inpaint(renderer.network, pictures, holes, range(slots), steps=10), device)
-    found = {"passes": whole, "seconds_a_picture": seconds / passes * whole / slots}
-    say(f"removal by diffusion: {whole} passes, {found['seconds_a_picture']:.2f} s a picture")
-    return found
-
-
-def _pairs(path: list[int]) -> list[tuple[int, int]]:
-    return list(zip(path, [*path[1:], -1], strict=True))
 
 
 def profile(renderer: Diffusion, slots: int, device: torch.device) -> str:

@@ -95,7 +95,7 @@ def measured(renderer, pictures: list[np.ndarray], start: float) -> dict[str, fl
     empty = np.zeros(pictures[0].shape[:2], np.float32)
     strengths = (0.0, -LAMBDA, LAMBDA)
     batch = [
-        Layers(p, empty, p, start, Guidance("complexity", s) if s else None, None, seed)
+        Layers(p, empty, p, start, Guidance("complexity", s) if s else None, None, seed, needs_network="measured")
         for s in strengths
         for seed, p in enumerate(pictures)
     ]
@@ -190,7 +190,7 @@ class Attack:
         """(N, S, S, 3) uint8; the seeds are the same for every strength."""
         wanted = Guidance("adversarial", strength) if strength else None
         batch = [
-            Layers(picture, mask, picture, self.options.start, wanted, label, seed)
+            Layers(picture, mask, picture, self.options.start, wanted, label, seed, needs_network="measured")
             for seed, (picture, mask, label) in enumerate(scenes)
         ]
         return np.stack([answer.image for answer in renderer.render(batch)])

@@ -46,7 +46,8 @@ def invert(pictures, start, steps, masks=None, guidance=None, sampler="auto", **
     renderer = open_diffusion("compact", steps=steps, sampler=sampler, **settings)
     nothing = np.zeros(pictures.shape[1:3], np.float32)
     batch = [
-        Layers(p, nothing if masks is None else masks[i], p, start, guidance, None, i) for i, p in enumerate(pictures)
+        Layers(p, nothing if masks is None else masks[i], p, start, guidance, None, i, needs_network="measured")
+        for i, p in enumerate(pictures)
     ]
     return np.stack([answer.image for answer in renderer.render(batch)])
 

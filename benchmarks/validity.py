@@ -103,7 +103,7 @@ class Ghostly:
     """A removal that leaves a share of the object behind, as one that failed does."""
 
     def __init__(self, share: float) -> None:
-        self.share, self.clean = share, open_removal("patches", None, None)
+        self.share, self.clean = share, open_removal("patches")
         self.name = f"ghost-{share}"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int, label: int | None) -> np.ndarray:

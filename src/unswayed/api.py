@@ -76,7 +76,7 @@ def remove_object(
     image: PictureLike | Scene,
     mask: PictureLike | Box | None = None,
     *,
-    method: str = Request.removal,
+    method: str = "diffusion",
     seed: int = 0,
     pixels: int = 256,
     frame: Frame = "object",

@@ -61,18 +61,6 @@ def test_a_benchmark_is_gone_on_with_under_the_same_facts_alone(tmp_path, weight
         )
 
 
-def test_a_removal_by_that_network_is_told_as_well(tmp_path, weights):
-    given = {"renderer": "paste", "removal": "diffusion", "network": weights, "limit": 1, "size": 32}
-    build("sample", tmp_path / "bench", BuildSettings(recipe="original", network_facts=FACTS, **given))
-    assert json.loads((tmp_path / "bench/benchmark.json").read_text())["removal"]["network_facts"] == FACTS
-    with pytest.raises(UserError, match=r"removal\.network_facts"):
-        build(
-            "sample",
-            tmp_path / "bench",
-            BuildSettings(recipe="original", network_facts={**FACTS, "num_head_channels": 16}, **given),
-        )
-
-
 @pytest.mark.parametrize(
     ("facts", "words"),
     [

@@ -120,7 +120,7 @@ def test_a_bright_halo_is_a_seam(dog):
 
 def test_a_removed_object_leaves_no_residue_and_a_ghost_does(dog):
     picture, mask = dog
-    background = open_removal("patches", None, None)(picture, mask, 1, None)
+    background = open_removal("patches")(picture, mask, 1, None)
     ghost = (background + 0.4 * mask[..., None] * (picture.astype(np.float32) - background)).astype(np.uint8)
     assert (residue(background, picture, mask) or 0) < Limits().residue
     assert (residue(ghost, picture, mask) or 0) > Limits().residue

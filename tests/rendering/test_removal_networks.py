@@ -11,7 +11,7 @@ from gaussian_network import ExactDenoiser, gaussian
 from unswayed.edits.composition import Impossible
 from unswayed.errors import UserError
 from unswayed.rendering.removal import generous, open_removal
-from unswayed.rendering.removal.diffusion import DiffusionRemoval, inpaint, jump_levels
+from unswayed.rendering.removal.diffusion import DiffusionRemoval, fill_holes
 from unswayed.rendering.removal.onnx import OnnxRemoval
 
 SIZE = 64
@@ -25,15 +25,26 @@ def scene(seed=0):
     return image, mask
 
 
-def test_jumps_come_down_to_the_end_and_visit_every_level_as_often_as_told():
-    path = jump_levels(20, 5, 3)
-    downs = [a for a, b in zip(path, path[1:], strict=False) if b < a]
-    assert path[0] == 19
-    assert path[-1] == 0
-    assert all(abs(a - b) == 1 for a, b in zip(path, path[1:], strict=False))
-    assert downs.count(3) == 3
-    assert max(downs.count(level) for level in range(20)) == 3
-    assert jump_levels(6, 3, 1) == [5, 4, 3, 2, 1, 0]
+class Filling(ExactDenoiser):
+    """The exact denoiser of independent pixels, as a network that is given known pixels; they tell it nothing here."""
+
+    def __init__(self, mean=0.3, deviation=0.1, most=99):
+        super().__init__(mean, deviation, 1)
+        self.most = most
+
+    def forward(self, x, t, known):
+        assert known.shape == (len(x), 4, *x.shape[2:])
+        if len(x) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().forward(x, t)
+
+
+def filling(**options):
+    return replace(gaussian(size=SIZE, kind="fixed"), module=Filling(**options), fills=True)
+
+
+def removal(**options):
+    return DiffusionRemoval(filling(**options), device="cpu", precision="fp32")
 
 
 def test_the_hole_is_drawn_from_the_networks_distribution():
@@ -41,7 +52,7 @@ def test_the_hole_is_drawn_from_the_networks_distribution():
     pictures = torch.full((4, 3, SIZE, SIZE), -0.8)
     holes = torch.zeros(4, 1, SIZE, SIZE)
     holes[:, :, 10:50, 10:50] = 1
-    filled = inpaint(gaussian(0.3, 0.1, "fixed", SIZE), pictures, holes, [1, 2, 3, 4], steps=40, jump=5, resamples=2)
+    filled = fill_holes(filling(), pictures, holes, [1, 2, 3, 4])
     assert torch.equal(filled[:, :, :10], pictures[:, :, :10])
     inside = filled[:, :, 10:50, 10:50]
     assert float(inside.mean()) == pytest.approx(0.3, abs=0.02)
@@ -49,92 +60,50 @@ def test_the_hole_is_drawn_from_the_networks_distribution():
 
 
 def test_a_hole_does_not_depend_on_its_batch():
-    removal = DiffusionRemoval(
-        gaussian(size=SIZE, kind="fixed"), device="cpu", precision="fp32", steps=10, jump=3, resamples=2
-    )
-    (one, mask), (two, _) = scene(0), scene(1)
-    together = removal.remove([one, two], [mask, mask], [5, 6])
-    assert np.abs(together[0].astype(int) - removal(one, mask, 5)).max() <= 1
-    assert np.array_equal(together[0][~generous(mask)], one[~generous(mask)])
-    assert not np.array_equal(together[0], removal(one, mask, 9))
+    (first, mask), (second, _) = scene(0), scene(1)
+    together = removal().remove([first, second], [mask, mask], [5, 6])
+    assert np.array_equal(together[0], removal()(first, mask, 5))
+    assert np.array_equal(together[0][~generous(mask)], first[~generous(mask)])
+    assert not np.array_equal(together[0], removal()(first, mask, 9))
 
 
-class Narrow(ExactDenoiser):
-    """Runs out of memory with more than so many pictures at once."""
-
-    def __init__(self, most):
-        super().__init__(0.2, 0.4, 1)
-        self.most = most
-
-    def forward(self, x, t):
-        if len(x) > self.most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().forward(x, t)
-
-
-def narrow(most):
-    network = replace(gaussian(size=SIZE, kind="fixed"), module=Narrow(most))
-    return DiffusionRemoval(network, device="cpu", precision="fp32", steps=6, jump=3, resamples=1)
-
-
-def test_where_memory_runs_out_fewer_holes_are_filled_at_once():
-    images, masks = zip(*(scene(seed) for seed in range(4)), strict=True)
-    found = narrow(1).remove(images, masks, range(4))
-    for seed, one in enumerate(found):
-        assert np.array_equal(one, narrow(4)(images[seed], masks[seed], seed))
+def test_where_memory_runs_out_with_one_picture_the_error_says_so():
     with refused("--network compact", given="out of memory on cpu with one picture of 64×64"):
-        narrow(0)(*scene(), 0)
+        removal(most=0)(*scene(), 0)
 
 
-@pytest.mark.parametrize("options", [{"jump": 0}, {"resamples": 0}])
-def test_impossible_jumps_are_refused(options):
-    with refused(allowed="1 or more"):
-        DiffusionRemoval(gaussian(size=SIZE, kind="fixed"), device="cpu", steps=6, **options)(*scene(), 0)
-
-
-def test_a_network_of_another_size_is_refused():
-    removal = DiffusionRemoval(gaussian(size=32, kind="fixed"), device="cpu")
-    with pytest.raises(UserError, match="32×32"):
-        removal(*scene())
-
-
-class PerClass(torch.nn.Module):
-    """The exact denoiser of flat pictures whose brightness is their class: −0.5, 0 or 0.5."""
-
-    def __init__(self):
-        super().__init__()
-        self.kinds = torch.nn.ModuleList(ExactDenoiser(mean, 0.05, halves=1) for mean in (-0.5, 0.0, 0.5))
-
-    def forward(self, x, t, y):
-        return torch.cat([self.kinds[int(k)](x[i : i + 1], t[i : i + 1]) for i, k in enumerate(y)])
-
-
-def per_class(**options):
-    network = replace(gaussian(kind="fixed", size=SIZE), module=PerClass(), classes=3)
-    return DiffusionRemoval(network, device="cpu", precision="fp32", steps=20, jump=5, resamples=1, **options)
-
-
-def test_a_network_of_classes_is_told_the_scenes_own():
-    removal, (image, mask) = per_class(), scene()
-    hole = generous(mask)
-    for label, expected in enumerate((-0.5, 0.0, 0.5)):
-        inside = removal(image, mask, 1, label)[hole] / 127.5 - 1
-        assert float(inside.mean()) == pytest.approx(expected, abs=0.05)
-    together = removal.remove([image, image], [mask, mask], [1, 1], [2, 0])
-    assert np.abs(together[0].astype(int) - removal(image, mask, 1, 2)).max() <= 1
-
-
-def test_a_network_of_classes_removes_nothing_of_a_class_that_it_has_not():
+def test_a_picture_of_any_size_is_filled():
     image, mask = scene()
-    for label in (None, 3):
-        with pytest.raises(Impossible, match=f"one of its 3 classes to remove an object, not {label}"):
-            per_class()(image, mask, 1, label)
+    image, mask = image[:50, :50].copy(), mask[:50, :50].copy()
+    filled, hole = removal()(image, mask, 1), generous(mask)
+    assert filled.shape == image.shape
+    assert np.array_equal(filled[~hole], image[~hole])
+    assert float(filled[hole].mean()) / 127.5 - 1 == pytest.approx(0.3, abs=0.05)
+
+
+def test_a_network_that_does_not_see_the_known_pixels_is_refused():
+    with refused(given="cannot fill holes", allowed="train-network"):
+        DiffusionRemoval(gaussian(size=SIZE, kind="fixed"), device="cpu")
 
 
 def test_a_network_draws_no_picture_from_nothing():
     image, mask = scene()
     with pytest.raises(Impossible, match="cannot be removed"):
-        per_class()(image, np.ones_like(mask), 1, 0)
+        removal()(image, np.ones_like(mask), 1)
+
+
+def test_the_embedded_network_continues_what_surrounds_the_hole():
+    """A sky over a ground: the filled colors are those of the same height beside the hole."""
+    image = np.empty((128, 128, 3), np.uint8)
+    image[:64], image[64:] = (120, 170, 230), (110, 90, 50)
+    mask = np.zeros((128, 128), np.float32)
+    mask[44:84, 44:84] = 1
+    hole = generous(mask)
+    filled = open_removal("diffusion", "cpu")(np.where(mask[..., None] > 0, 255, image).astype(np.uint8), mask, 3)
+    for rows in (slice(0, 58), slice(70, 128)):
+        inside = hole[rows]
+        difference = np.abs(filled[rows][inside].astype(float) - image[rows][inside])
+        assert difference.mean() < 16
 
 
 def test_the_device_is_the_one_that_was_asked_for():

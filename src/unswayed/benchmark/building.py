@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unswayed.choices import one_line, takes
-from unswayed.edits.recipes import Recipe, open_recipe
+from unswayed.edits.recipes import Recipe, Start, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.storage import place_of, refresh
@@ -275,7 +275,7 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
     return result
 
 
-def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Callable[[float], int], Make]:
+def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Callable[[Start], int], Make]:
     """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
     has_network = plan.settings.has_network
     devices = places_of(plan.settings) if has_network and opened is None else []

@@ -117,9 +117,7 @@ class Plan:
     def card(self, renderer: Renderer, removal: Removal) -> Card:
         """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
         described, ids = renderer.describe(), self.source.ids
-        # The renderer's description contains the network's facts; a removal's does not.
-        facts, removal_spec = self.settings.network_facts, self.settings.removal
-        network_facts = {"network_facts": dict(facts)} if facts and self.settings.shares_network else {}
+        removal_spec = self.settings.removal
         # Only `strict` changes pictures.
         strict = {"strict": {"tries": self.settings.tries}} if self.settings.quality == "strict" else {}
         return {
@@ -129,7 +127,7 @@ class Plan:
             "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},
             **{name: getattr(self.settings, name) for name in ("frame", "size", "seed", "runs", "whole_objects")},
             **strict,
-            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec), **network_facts},
+            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec)},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),
             "guide": self.guide,

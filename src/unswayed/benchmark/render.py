@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from unswayed.edits.recipes import Start
 from unswayed.errors import UserError
 from unswayed.files.storage import upload
 from unswayed.files.whole import PART, explained, open_beside
@@ -24,7 +25,6 @@ from unswayed.jobs.resources import prefetch
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import NetworkRenderer, Refused, Rendered, Renderer, mask_levels, png, written_rate
-from unswayed.rendering.removal import find_removal
 from unswayed.rendering.settings import removal_of
 
 from .card import Card
@@ -319,7 +319,7 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
 BATCHES = 8
 
 
-def describe_network(plan: Plan, device: str) -> tuple[Card, dict[float, int]]:
+def describe_network(plan: Plan, device: str) -> tuple[Card, dict[Start, int]]:
     """Open the renderer on a device and return the benchmark's card, and each start's passes."""
     plan = plan.on(device)
     renderer = plan.open_renderer()
@@ -353,7 +353,7 @@ def through_network(
     on_prepared: called with a source and the passes of the network that its pictures take.
     """
     described, settings = renderer.describe(), plan.settings
-    on_cpu, shares_network = described.get("device") == "cpu", "network" in find_removal(settings.removal)[0].facts
+    on_cpu = described.get("device") == "cpu"
     workers = settings.workers or _preparers(on_cpu, settings.per_gpu)
     at_once = int(described.get("batch_size") or 1)
     group = at_once if at_once == 1 else BATCHES * at_once
@@ -361,19 +361,20 @@ def through_network(
     again = Preparation(plan, removal) if settings.quality == "strict" else None
 
     def prepared() -> Generator[Prepared, None, None]:
-        # One process for itself would open the removal's network a second time and run it on one thread.
-        for outcome in run_tasks(Preparation(plan, removal), ids, workers, apart=not shares_network):
+        # In processes of their own, so that a picture that crashes its decoder costs only itself.
+        for outcome in run_tasks(Preparation(plan, removal), ids, workers, apart=True):
             pictures = () if outcome.result is None else outcome.result.pictures
-            starts = [picture.layers.start for picture in pictures if picture.layers is not None]
+            layers = [picture.layers for picture in pictures if picture.layers is not None]
+            starts = [(each.start, each.needs_network is not None) for each in layers]
             on_prepared(outcome.task, sum(passes_of(renderer, start) for start in starts))
             if outcome.result is not None:
                 yield outcome.result
             else:
                 given_up.append(give_up(plan, outcome.task, str(outcome.failure)))
 
-    # If the network uses the same cores, or also removes the objects, preparing in advance would slow it down.
+    # If the network uses the same cores, preparing in advance would slow it down.
     count = group // (len(plan.recipe.items) * settings.runs) + 2
-    with contextlib.closing(prepared() if on_cpu or shares_network else prefetch(prepared(), count)) as sources:
+    with contextlib.closing(prepared() if on_cpu else prefetch(prepared(), count)) as sources:
         for summary in render_stream(plan.root, renderer, group, counting_waits(sources), again=again):
             yield summary
             while given_up:
@@ -381,9 +382,9 @@ def through_network(
     yield from given_up
 
 
-def passes_of(renderer: Renderer, start: float) -> int:
+def passes_of(renderer: Renderer, start: Start) -> int:
     """How many passes of a network a picture with this start takes."""
-    return renderer.passes(start) if isinstance(renderer, NetworkRenderer) else 0
+    return renderer.passes(*start) if isinstance(renderer, NetworkRenderer) else 0
 
 
 def _preparers(on_cpu: bool, per_gpu: int) -> int:

@@ -90,6 +90,10 @@ class Item:
         return composition
 
 
+# The share of the noise schedule at which a picture starts, and whether its own background is regenerated.
+Start = tuple[float, bool]
+
+
 @dataclass(frozen=True)
 class Recipe:
     """Items with distinct names, the `original` first."""
@@ -117,9 +121,12 @@ class Recipe:
             for item in self.items
         }
 
-    def starts(self) -> dict[str, float]:
-        """Return the share of the noise schedule at which each item starts."""
-        return {item.name: max((edit.blends_from for edit in item.chain), default=0.0) for item in self.items}
+    def starts(self) -> dict[str, Start]:
+        """Return where each item starts."""
+        return {
+            item.name: (max((edit.blends_from for edit in item.chain), default=0.0), "network" in item.needs)
+            for item in self.items
+        }
 
 
 ORIGINAL = Item("original")

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+import cv2
 import numpy as np
 import torch
 from torch import Tensor
@@ -28,6 +29,11 @@ from .sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
 
 # Below this many pictures at once compiling (about a minute) costs more than it saves.
 COMPILE_FROM = 8
+# The width in pixels of the band around an object in which it is blended with a background that is kept.
+BAND = 8
+# A regenerated background is drawn anew from this timestep down, its fine texture; above it, it only changes by what
+# the guidance does.
+RISE_FROM = 60
 
 
 @dataclass(eq=False)
@@ -105,9 +111,25 @@ class Diffusion:
             )
         return None
 
-    def passes(self, start: float) -> int:
-        """How many passes of the network a picture with this start takes."""
-        return len(self._levels(start)) if start > 0 else 0
+    def _keeps_background(self, layers: Layers) -> bool:
+        """Whether the background is a given picture that stays as it is, except around the object."""
+        return self.exact.fills and self.guidance == "calibrated" and layers.needs_network is None
+
+    def _rising(self, start: float) -> np.ndarray:
+        """The levels at which a regenerated background is compared with its x̂0, from the cleanest up."""
+        levels = self._levels(start)[::-1]
+        found = (
+            (levels >= RISE_FROM)
+            & (levels < levels[-1])
+            & (self.guidance == "calibrated" and not SAMPLERS[self.sampler].stochastic)
+        )
+        return levels[found]
+
+    def passes(self, start: float, regenerated: bool = False) -> int:
+        """How many passes of the network a picture with this start takes; regenerated: the background is its own."""
+        if start <= 0:
+            return 0
+        return len(self._levels(start)) + (len(self._rising(start)) if regenerated else 0)
 
     def _levels(self, start: float) -> np.ndarray:
         """The timesteps that a picture with this start visits."""
@@ -117,9 +139,16 @@ class Diffusion:
         object_, background = as_tensor(layers.object), as_tensor(layers.background)
         # Each pixel is blended fully or not at all: a mix of two independent noises has less variance than either.
         mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
-        # As published, noise is added to the background; ours to the picture with its object.
-        first = torch.lerp(background, object_, mask) if self.guidance == "calibrated" else background
-        job = Job(first, object_, mask, self._levels(layers.start), layers.start, self.steps, layers.seed)
+        first, kept = background, object_
+        rising = np.empty(0, np.int64)
+        if self.guidance == "calibrated":
+            # As published, noise is added to the background; ours to the picture with its object.
+            first = torch.lerp(background, object_, mask)
+            if self._keeps_background(layers):
+                kept, mask = first, torch.from_numpy((~around(layers.alpha)).astype(np.float32))[None]
+            elif layers.needs_network is not None:
+                rising = self._rising(layers.start)
+        job = Job(first, kept, mask, self._levels(layers.start), layers.start, self.steps, layers.seed, rising=rising)
         guided = {} if layers.guidance is None else vars(layers.guidance)
         return replace(job, label=layers.label, **guided)
 
@@ -152,11 +181,13 @@ class Diffusion:
             who = "the network" if guide is None else f"the network, or the guide {guide.name},"
             return Refused(f"{who} returned NaN or infinity", status="failed")
         picture = (x0.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
-        measures: dict[str, Any] = {"passes": len(self._levels(layers.start))}
+        measures: dict[str, Any] = {"passes": self.passes(layers.start, layers.needs_network is not None)}
         if layers.guidance is not None:
             measures["guidance"] = self.guidance
         if guide is not None:
             measures["guide"] = guide.name
+        if self._keeps_background(layers):
+            picture = np.where(around(layers.alpha)[..., None], picture, layers.background)
         return Rendered(composite(layers.object, layers.alpha, picture), measures, generated=True)
 
 
@@ -223,6 +254,13 @@ def _fetched(picture: Tensor) -> tuple[Tensor, Any]:
     arrived = torch.cuda.Event()
     arrived.record()
     return here, arrived
+
+
+def around(alpha: np.ndarray) -> np.ndarray:
+    """(S, S) bool: the pixels within BAND of the object, without the object itself."""
+    object_ = (alpha > 0.5).astype(np.uint8)
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * BAND + 1, 2 * BAND + 1))
+    return (cv2.dilate(object_, kernel) > object_) | ((alpha > 0) & (object_ == 0))
 
 
 def as_tensor(picture: np.ndarray) -> Tensor:

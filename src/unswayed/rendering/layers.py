@@ -48,7 +48,7 @@ class Renderer(Protocol):
 class NetworkRenderer(Renderer, Protocol):
     """A renderer that says how many passes of its network a picture takes, and when one is done."""
 
-    def passes(self, start: float) -> int: ...
+    def passes(self, start: float, regenerated: bool = False) -> int: ...
 
     def render(
         self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
@@ -65,8 +65,8 @@ class CountedRenderer:
     def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
         return self.renderer.render(batch, self.on_passes)
 
-    def passes(self, start: float) -> int:
-        return self.renderer.passes(start)
+    def passes(self, start: float, regenerated: bool = False) -> int:
+        return self.renderer.passes(start, regenerated)
 
     def describe(self) -> dict[str, Any]:
         return self.renderer.describe()

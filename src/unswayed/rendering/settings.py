@@ -11,13 +11,12 @@ from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, Ren
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, imagenet
 
-from .removal import Removal, find_removal, open_removal
+from .removal import Removal, open_removal
 
 if TYPE_CHECKING:
     from unswayed.edits import Edit
 
     from .layers import Renderer
-    from .networks import Network
 
 NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
 DEFAULT_GUIDE = "lite:2"
@@ -87,26 +86,29 @@ class RenderSettings:
         float | None, Option("Width in pixels over which `paste` blends the object's edge [default: 1].")
     ] = None
     removal: Annotated[
-        str, Option("How objects are removed: `patches`, or another method that `unswayed edits` lists.")
-    ] = "patches"
+        str,
+        Option(
+            "How objects are removed: a method that `unswayed edits` lists, or `auto`: `patches` with `paste`, "
+            "otherwise `diffusion`."
+        ),
+    ] = "auto"
     frame: Annotated[Frame, Option("How photographs are cropped or squeezed to a square.")] = "object"
     size: Annotated[int, Option("Width and height of the pictures.", flags=("--pixels",))] = 256
     seed: Annotated[int, Option("Random seed.")] = 0
 
     def __post_init__(self) -> None:
         check_choice("renderer", self.renderer, RendererName)
+        if self.removal == "auto":
+            object.__setattr__(self, "removal", "diffusion" if self.has_network else "patches")
         check_choice("framing", self.frame, Frame)
         check_range("size", self.size, 16, 4096)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
-        useless: tuple[str, ...] = ("feather",)
-        if not self.has_network:
-            useless = NETWORK_ONLY[2:] if self.shares_network else NETWORK_ONLY
+        useless = ("feather",) if self.has_network else NETWORK_ONLY
         if unused := [name for name in useless if getattr(self, name) is not None]:
             raise UserError(
                 f"the renderer {self.renderer} has no use for {', '.join(unused)}",
-                allowed="feather and device with paste (network and network_facts too where objects are removed by "
-                "diffusion); all but feather with diffusion",
+                allowed="feather and device with paste; all but feather with diffusion",
             )
         if self.steps is not None:
             check_range("steps", self.steps, 1, 1000)
@@ -117,12 +119,6 @@ class RenderSettings:
     @property
     def has_network(self) -> bool:
         return self.renderer != "paste"
-
-    @property
-    def shares_network(self) -> bool:
-        """Whether objects are removed with the network of the renderer."""
-        part, detail = find_removal(self.removal)
-        return bool(part.facts.get("network")) and not detail
 
 
 def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace) -> str | None:
@@ -135,15 +131,8 @@ def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace
 
 
 def removal_of(settings: RenderSettings) -> Removal:
-    """The removal method of the settings, with the renderer's network if it uses one and names no other."""
-    network: str | Network | None = None
-    if (settings.network or settings.network_facts) and settings.shares_network:
-        network = settings.network
-        if settings.network_facts:
-            from .networks.loading import load_network
-
-            network = load_network(network or "compact", size=settings.size, **settings.network_facts)
-    return open_removal(settings.removal, settings.device, network)
+    """The removal method of the settings."""
+    return open_removal(settings.removal, settings.device)
 
 
 def check_range(name: str, value: int, least: int, most: int) -> None:

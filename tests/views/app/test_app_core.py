@@ -186,8 +186,8 @@ def test_render_counts_its_steps_and_replays(studio, files):
     shown, compared = render(
         studio, photograph, chain_from({"background": {"kind": "complex"}}), 3, 6, lambda *one: steps.append(one)
     )
-    # Three passes for the picture and three for its control.
-    assert steps == [(done, 6) for done in range(7)]
+    # Three passes for the picture and one on the way up; the same for its control.
+    assert steps == [(done, 8) for done in range(9)]
     assert compared.pasted.startswith("It cannot be pasted: ")
     np.testing.assert_array_equal(compared.rendered, shown.after)
     assert np.abs(compared.control.astype(float) - compared.rendered).mean() > 1

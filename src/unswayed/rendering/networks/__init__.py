@@ -34,9 +34,10 @@ class Network:
     variance_type: fixed (the posterior's), fixed_large (β), learned_range (the second half of the output places the
     variance between posterior and β), error (the second half is the log of the prediction's squared error, of which the
     share `doubt` is added to the posterior variance); beta_schedule: one of BETA_SCHEDULES; size: side of the pictures
-    that it was trained on; classes: of a class-conditional network, else None; noise_scale: what the noise of
-    stochastic samplers is multiplied by (S_noise of Karras et al. 2022); facts: what else was needed to read its file;
-    guidance: how backgrounds are guided with it unless a user chooses otherwise.
+    that it was trained on; classes: of a class-conditional network, else None; fills: whether it also sees the known
+    pixels, forward(x, t, known), so that it can fill holes; noise_scale: what the noise of stochastic samplers is
+    multiplied by (S_noise of Karras et al. 2022); facts: what else was needed to read its file; guidance: how
+    backgrounds are guided with it unless a user chooses otherwise.
     """
 
     module: nn.Module
@@ -46,6 +47,7 @@ class Network:
     variance_type: str = "learned_range"
     beta_schedule: str = "linear"
     classes: int | None = None
+    fills: bool = False
     noise_scale: float = 1.0
     doubt: float = 1.0
     weights_hash: str | None = None
@@ -77,8 +79,11 @@ class Network:
     def device(self) -> torch.device:
         return next(self.module.parameters()).device
 
-    def __call__(self, x: Tensor, t: Tensor | float, y: Tensor | None = None) -> Tensor:
-        """Raw output (N, 3 or 6, H, W) float32 of x (N, 3, H, W) at t (N,) or one for all; y: (N,) class indices."""
+    def __call__(self, x: Tensor, t: Tensor | float, y: Tensor | None = None, known: Tensor | None = None) -> Tensor:
+        """Raw output (N, 3 or 6, H, W) float32 of x (N, 3, H, W) at t (N,) or one for all; y: (N,) class indices.
+
+        known: (N, 4, H, W), for a network that fills: clean pixels, 0 where they are not known, and 1 where they are.
+        """
         # Contiguous, since a compiled network is compiled again for another layout.
         times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0]).contiguous()
         if (self.classes is None) != (y is None):
@@ -88,7 +93,11 @@ class Network:
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         inputs = x.to(self.dtype, memory_format=layout)
         with true_float32(x.device) if self.dtype == torch.float32 else contextlib.nullcontext():
-            output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
+            if self.fills:
+                given = None if known is None else known.to(self.dtype, memory_format=layout)
+                output = self.module(inputs, times, given)
+            else:
+                output = self.module(inputs, times) if y is None else self.module(inputs, times, y)
         return output.float()
 
     def on(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> Network:

@@ -85,6 +85,7 @@ def _compact(folder: Path | None, facts: Facts) -> Network:
         prediction_type=config.prediction_type,
         variance_type=config.variance_type,
         beta_schedule=config.beta_schedule,
+        fills=config.inputs > 3,
         doubt=float(config.doubt),
         weights_hash=sha256(place / "network.safetensors"),
     )

@@ -9,7 +9,6 @@ A package adds its own in its pyproject.toml: [project.entry-points."unswayed.re
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,17 +20,17 @@ from unswayed.scene import Scene
 
 # (image (S, S, 3) uint8, mask (S, S) float, seed, label or None) -> the image without its object
 Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
-# A part is called with the detail of a spec `name:detail`, if there is one, and by the facts of its declaration with
-# `device=` and with `network=` (a name, a loaded network or None), and returns the removal, which has a `name`.
+# A part is called with the detail of a spec `name:detail`, if there is one, and with `device=` if its declaration says
+# so, and returns the removal, which has a `name`.
 REMOVALS = Registry[Callable[..., Removal]](
     "object removal",
     {
         "patches": Part(f"{__name__}.patches:PatchRemoval", "fills the hole from similar patches of the same picture"),
         "diffusion": Part(
             f"{__name__}.diffusion:DiffusionRemoval",
-            "draws the hole with a diffusion network (RePaint)",
+            "draws the hole with the embedded network, or another that train-network wrote",
             usage="diffusion:NETWORK",
-            facts={"device": True, "network": True},
+            facts={"device": True},
         ),
         "onnx": Part(
             f"{__name__}.onnx:OnnxRemoval", "fills the hole with an exported in-painting network", usage="onnx:FILE"
@@ -54,15 +53,13 @@ def find_removal(spec: str) -> tuple[Part, str]:
     return part, detail
 
 
-def open_removal(spec: str = "patches", device: str | None = None, network: Any = None) -> Removal:
+def open_removal(spec: str = "patches", device: str | None = None) -> Removal:
     """A callable (image (S, S, 3) uint8, mask (S, S) float, seed, label) -> (S, S, 3) uint8, with a `name`.
 
-    device, network: for the methods that take them; the others have no use for them.
+    device: for the methods that take one.
     """
     part, detail = find_removal(spec)
     options = {"device": device} if part.facts.get("device") else {}
-    if part.facts.get("network") and not detail:
-        options["network"] = network
     return REMOVALS.load(spec.partition(":")[0])(*([detail] if detail else []), **options)
 
 

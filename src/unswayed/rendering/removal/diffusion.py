@@ -1,171 +1,101 @@
-"""Object removal by diffusion: the hole is sampled from noise and the known pixels are blended in at every level.
+"""Object removal by diffusion: a network that sees the known pixels draws what is behind the object.
 
-Repeatedly adding noise and denoising again makes the hole agree with its surroundings (RePaint, Lugmayr et al. 2022).
+First the mean of everything that could be there, from one pass at the noisiest level: it continues light and color and
+invents no new object, as fills from pure noise often do. Then its texture, by noising the hole part of the way and
+denoising it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import cv2
 import numpy as np
 import torch
 from torch import Tensor
 
-from unswayed.edits.composition import Impossible
 from unswayed.errors import BadPicture, UserError
 from unswayed.jobs.resources import shrinking
 from unswayed.jobs.settings import choose_device
 
-from ..networks import Network
-from ..networks.loading import PRECISIONS, choose_precision, loading_onto_device, out_of_memory
-from ..sampling import Schedule, as_seeds, normal, predicted_x0, step_sigma
-from ..sampling.samplers import sample_ancestral
+from ..networks import TIMESTEPS, Network
+from ..networks.loading import PRECISIONS, choose_precision, load_network, loading_onto_device, out_of_memory
+from ..sampling import Schedule, as_seeds, normal, predicted_x0
+from ..sampling.loop import Job, Settings, denoise_all
+from ..sampling.samplers import SAMPLERS, visited
 from . import hole_of
 
-_FIRST, _STEP, _KNOWN, _UP = 0, 1, 2, 3
-
-
-def jump_levels(steps: int, jump: int, resamples: int) -> list[int]:
-    """The levels visited, noisiest first: down to 0, going `jump` back up `resamples` − 1 times at every `jump` levels.
-
-    >>> jump_levels(5, 2, 2)
-    [4, 3, 2, 3, 4, 3, 2, 1, 0, 1, 2, 1, 0]
-    """
-    if jump < 1 or resamples < 1:
-        raise UserError(f"jump is {jump}, resamples {resamples}", allowed="1 or more")
-    remaining = dict.fromkeys(range(0, steps - jump, jump), resamples - 1)
-    visited = [steps - 1]
-    while visited[-1] > 0:
-        visited.append(visited[-1] - 1)
-        if remaining.get(visited[-1], 0) > 0:
-            remaining[visited[-1]] -= 1
-            visited.extend(range(visited[-1] + 1, visited[-1] + jump + 1))
-    return visited
+STEPS, START = 24, 0.5
+MULTIPLE = 16  # of the side of the pictures that a compact network takes
 
 
 @torch.no_grad()
-def inpaint(
-    network: Network,
-    pictures: Tensor,
-    holes: Tensor,
-    seeds: Sequence[int],
-    steps: int = 50,
-    jump: int = 5,
-    resamples: int = 3,
-    labels: Tensor | None = None,
-) -> Tensor:
-    """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} sampled and the rest unchanged.
-
-    steps: respaced steps of the whole schedule, each but the first visited `resamples` times; labels: (N,) classes,
-    for a class-conditional network.
-    """
-    schedule = Schedule.respaced(steps, network.beta_schedule)
-    alpha_bar = schedule.alpha_bar
-    device = network.device
-    keys = as_seeds(seeds, device)
-    pictures, holes = pictures.to(device), holes.to(device)
-    shape = pictures.shape[1:]
-    path = jump_levels(steps, jump, resamples)
-    x_t = _known(pictures, alpha_bar[path[0]], normal(keys, _FIRST, shape), holes)
-    x0 = pictures
-    for draw, (now, then) in enumerate(zip(path, [*path[1:], -1], strict=True)):
-        if then > now:
-            share = alpha_bar[then] / alpha_bar[now]
-            x_t = np.sqrt(share) * x_t + np.sqrt(1 - share) * normal(keys, 4 * draw + _UP, shape)
-            continue
-        raw = network(x_t, float(schedule.timesteps[now]), labels)
-        x0 = predicted_x0(raw[:, :3], x_t, torch.tensor(alpha_bar[now], device=device), network.prediction_type)
-        if then < 0:
-            break
-        step = sample_ancestral(np.array([alpha_bar[now], alpha_bar[then]]))
-        # Nothing keeps a hole within the range of pictures, so x̂0 is clipped at every step here.
-        drawn = step.keep[0] * x_t + step.toward[0] * x0.clamp(-1, 1)
-        numbers = {
-            "alpha_bar": alpha_bar[now],
-            **{name: getattr(step, name)[0] for name in ("toward", "sigma", "low", "high")},
-        }
-        columns = {name: torch.tensor(value, dtype=torch.float32, device=device) for name, value in numbers.items()}
-        sigma, _ = step_sigma(network, columns, network.variance_output(raw))
-        drawn = drawn + sigma * normal(keys, 4 * draw + _STEP, shape)
-        known = np.sqrt(alpha_bar[then]) * pictures + np.sqrt(1 - alpha_bar[then]) * normal(
-            keys, 4 * draw + _KNOWN, shape
-        )
-        x_t = torch.lerp(known, drawn, holes)
-    return torch.lerp(pictures, x0.clamp(-1, 1), holes)
-
-
-def _known(pictures: Tensor, alpha_bar: float, noise: Tensor, holes: Tensor) -> Tensor:
-    """The picture at a noise level, with pure noise in its hole."""
-    return np.sqrt(alpha_bar) * pictures * (1 - holes) + torch.where(holes > 0, noise, np.sqrt(1 - alpha_bar) * noise)
+def fill_holes(network: Network, pictures: Tensor, holes: Tensor, seeds: Sequence[int], start: float = START) -> Tensor:
+    """Pictures (N, 3, S, S) in [−1, 1] with the holes (N, 1, S, S) in {0, 1} drawn and the rest unchanged."""
+    pictures, known = pictures.to(network.device), 1 - holes.to(network.device)
+    alpha_bar = torch.tensor(Schedule.respaced(TIMESTEPS, network.beta_schedule).alpha_bar[-1], device=network.device)
+    noise = normal(as_seeds(seeds, network.device), 0, pictures.shape[1:])
+    x_t = (alpha_bar.sqrt() * pictures * known + (1 - alpha_bar).sqrt() * noise).float()
+    raw = network(x_t, TIMESTEPS - 1.0, None, torch.cat([pictures * known, known], dim=1))
+    mean = predicted_x0(raw[:, :3], x_t, alpha_bar, network.prediction_type).float().clamp(-1, 1)
+    first = torch.lerp(mean, pictures, known)
+    sampler = SAMPLERS["dpm"]
+    levels = visited(start, STEPS, sampler.spacing, network.beta_schedule)
+    jobs = [
+        Job(begun, picture, rest, levels, start, STEPS, seed)
+        for begun, picture, rest, seed in zip(first, pictures, known, seeds, strict=True)
+    ]
+    drawn = dict(denoise_all(network, jobs, len(jobs), Settings(sampler)))
+    return torch.lerp(torch.stack([drawn[i] for i in range(len(jobs))]).clamp(-1, 1), pictures, known)
 
 
 class DiffusionRemoval:
     """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed only in the hole."""
 
     def __init__(
-        self,
-        network: str | Network | None = None,
-        device: str | None = None,
-        precision: str | None = None,
-        **options: Any,
+        self, network: str | Network = "compact", device: str | None = None, precision: str | None = None
     ) -> None:
-        """options: passed to `inpaint`."""
-        from ..networks.loading import load_network
-
         target = choose_device(device)
-        loaded = load_network("compact" if network is None else network)
+        loaded = load_network(network)
+        if not loaded.fills:
+            raise UserError(
+                f"the network {loaded.name} cannot fill holes: it does not see the known pixels",
+                allowed="compact, or a folder that train-network wrote",
+                run="--removal diffusion",
+            )
         with loading_onto_device(f"the network {loaded.name}", target):
             self.network = loaded.on(target, PRECISIONS[choose_precision(precision, target)])
-        self.options = options
-        digest = (self.network.weights_hash or "unknown")[:12]
-        self.name = f"diffusion-{self.network.name}-{digest}" + "".join(f"-{k}{v}" for k, v in sorted(options.items()))
+        self.name = f"diffusion-{self.network.name}-{(self.network.weights_hash or 'unknown')[:12]}"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
-        return self.remove([image], [mask], [seed], [label])[0]
+        return self.remove([image], [mask], [seed])[0]
 
     def remove(
-        self,
-        images: Sequence[np.ndarray],
-        masks: Sequence[np.ndarray],
-        seeds: Sequence[int],
-        labels: Sequence[int | None] = (),
+        self, images: Sequence[np.ndarray], masks: Sequence[np.ndarray], seeds: Sequence[int]
     ) -> list[np.ndarray]:
-        """Several pictures in one batch; labels: the scenes' classes, for a class-conditional network."""
+        """Several pictures of one size, in batches as large as memory allows; on a CPU one by one."""
         from ..diffusion import as_tensor
 
-        for image in images:
-            self.network.check_size(image.shape[0])
-        holes = np.stack([hole_of(mask) for mask in masks])
-        pictures = torch.stack([as_tensor(image) for image in images])
-        classes = None if self.network.classes is None else self._known(labels or [None] * len(images))
-        filled = self._filled(pictures, torch.from_numpy(holes)[:, None].float(), seeds, classes)
-        if not bool(torch.isfinite(filled).all()):
-            raise BadPicture(f"the network {self.network.name} returned NaN or infinity while removing an object")
-        arrays = np.rint((filled.permute(0, 2, 3, 1).cpu().numpy() + 1) * 127.5).clip(0, 255).astype(np.uint8)
-        return [np.where(h[..., None], a, i) for h, a, i in zip(holes, arrays, images, strict=True)]
-
-    def _filled(self, pictures: Tensor, holes: Tensor, seeds: Sequence[int], classes: Tensor | None) -> Tensor:
-        """The filled pictures, in batches as large as memory allows."""
+        holes = [hole_of(mask) for mask in masks]
+        size = images[0].shape[0]
+        side = max(round(size / MULTIPLE), 2) * MULTIPLE
+        pictures = torch.stack([as_tensor(_resized(image, side)) for image in images])
+        inside = torch.stack([torch.from_numpy(_resized(hole.astype(np.float32), side) > 0)[None] for hole in holes])
 
         def run(batch: int) -> Tensor:
-            parts = (slice(first, first + batch) for first in range(0, len(pictures), batch))
-            return torch.cat([
-                inpaint(self.network, pictures[part], holes[part], seeds[part],
-                        labels=None if classes is None else classes[part], **self.options).cpu()
-                for part in parts
-            ])  # fmt: skip
+            parts = [slice(first, first + batch) for first in range(0, len(images), batch)]
+            return torch.cat([fill_holes(self.network, pictures[p], inside[p].float(), seeds[p]).cpu() for p in parts])
 
-        size = pictures.shape[-1]
-        return shrinking(run, len(pictures), lambda: out_of_memory(self.network, size))[0]
+        most = 1 if self.network.device.type == "cpu" else len(images)
+        filled = shrinking(run, most, lambda: out_of_memory(self.network, size))[0]
+        if not bool(torch.isfinite(filled).all()):
+            raise BadPicture(f"the network {self.network.name} returned NaN or infinity while removing an object")
+        arrays = np.rint((filled.permute(0, 2, 3, 1).numpy() + 1) * 127.5).astype(np.uint8)
+        return [
+            np.where(hole[..., None], _resized(array, size), image)
+            for hole, array, image in zip(holes, arrays, images, strict=True)
+        ]
 
-    def _known(self, labels: Sequence[int | None]) -> Tensor:
-        """The labels as a tensor for the network; raises Impossible for a label that the network does not have."""
-        known = range(self.network.classes or 0)
-        for label in labels:
-            if label not in known:
-                raise Impossible(
-                    f"the network {self.network.name} needs one of its {len(known)} classes to remove an object, "
-                    f"not {label}"
-                )
-        return torch.tensor(labels, dtype=torch.int64, device=self.network.device)
+
+def _resized(picture: np.ndarray, side: int) -> np.ndarray:
+    return picture if picture.shape[0] == side else cv2.resize(picture, (side, side), interpolation=cv2.INTER_LINEAR)

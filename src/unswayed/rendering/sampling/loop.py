@@ -7,7 +7,7 @@ next one takes its slot, so every pass of the network is full for any mixture of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,10 @@ class Job:
 
     first: (3, S, S) float32 in [−1, 1], the picture that noise is added to; object: the pixels to keep, the same shape;
     mask: (1, S, S) float32, 1 = kept; timesteps: (K,), `samplers.visited` of start and steps; seed: of this picture
-    alone; kind: of guidance, or None; strength: λ or scale; band; label: the true class or None.
+    alone; kind: of guidance, or None; strength: λ or scale; band; label: the true class or None; rising: (R,), the
+    last levels of `timesteps` but the first, from the cleanest up, visited before: at each of them the network sees the
+    picture with its noise, and what its x̂0 lacks there is added to x̂0 on the way down. So an unguided picture comes
+    back as it was down to the cleanest of these levels, and a guided one changes only by what the guidance does.
     """
 
     first: Tensor
@@ -42,6 +45,7 @@ class Job:
     strength: float = 0.0
     band: str = "all"
     label: int | None = None
+    rising: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,14 @@ def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     numbers = [getattr(steps, name) for name in _COLUMNS[2:-1]]
     table[:-1, 2:] = np.stack([*numbers, object_alpha_bar], axis=1)
     table[:, _COLUMNS.index("push")] *= scale
-    return table
+    if len(job.rising) == 0:
+        return table
+    levels = Schedule.respaced(1000, network.beta_schedule).alpha_bar[[*job.rising, job.timesteps[0]]]
+    keep = np.sqrt((1 - levels[1:]) / (1 - levels[:-1]))
+    rise = np.zeros((len(job.rising), len(_COLUMNS)))
+    rise[:, 0], rise[:, 1], rise[:, 9] = job.rising, levels[:-1], levels[1:]
+    rise[:, 2], rise[:, 3] = keep, np.sqrt(levels[1:]) - keep * np.sqrt(levels[:-1])
+    return np.concatenate([rise, table])
 
 
 @torch.no_grad()
@@ -90,17 +101,21 @@ def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Set
 
     The longest jobs run first, so that few slots are empty at the end. Empty slots repeat a busy slot's numbers.
     """
-    waiting = sorted(range(len(jobs)), key=lambda i: (-len(jobs[i].timesteps), str(jobs[i].kind), i))[::-1]
+    waiting = sorted(
+        range(len(jobs)), key=lambda i: (-len(jobs[i].timesteps) - len(jobs[i].rising), str(jobs[i].kind), i)
+    )[::-1]
     tables = {i: levels_table(jobs[i], network, settings) for i in waiting}
-    state = _State(slots, jobs[0].first.shape[-1], network.device)
+    state = _State(slots, jobs[0].first.shape[-1], network.device, max(len(job.rising) for job in jobs))
     while waiting or state.busy:
         for free in [slot for slot, job in enumerate(state.job) if job < 0][: len(waiting)]:
             job = waiting.pop()
             state.enter(free, job, jobs[job], tables[job][0, 1])
         numbers = state.numbers(tables)
         labels = None if network.classes is None else state.labels
-        raw = network(state.x_t, numbers["timestep"].flatten(), labels)
+        known = torch.cat([state.object * state.mask, state.mask], dim=1) if network.fills else None
+        raw = network(state.x_t, numbers["timestep"].flatten(), labels, known)
         x0 = predicted_x0(raw[:, :3], state.x_t, numbers["alpha_bar"], network.prediction_type)
+        state.correct(x0, jobs)
         done = [slot for slot in state.busy if state.step[slot] == len(tables[state.job[slot]]) - 1]
         if settings.watch is not None:
             settings.watch([state.job[s] for s in state.busy], [state.step[s] for s in state.busy], state.x_t, x0)
@@ -114,9 +129,12 @@ def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Set
 class _State:
     """The slots: tensors on the device, and the job and step of each slot."""
 
-    def __init__(self, slots: int, size: int, device: torch.device) -> None:
+    def __init__(self, slots: int, size: int, device: torch.device, rising: int = 0) -> None:
         shape = (slots, 3, size, size)
         self.device = device
+        # What x̂0 lacked at each rising level of a slot's picture.
+        self.lacking = torch.zeros((slots, rising, 3, size, size), device=device)
+        self.first = torch.zeros(shape, device=device)
         self.x_t = torch.zeros(shape, device=device)
         self.previous_x0 = torch.zeros(shape, device=device)
         self.object = torch.zeros(shape, device=device)
@@ -138,7 +156,19 @@ class _State:
         self.mask[slot] = self.upload(job.mask, torch.float32)
         self.previous_x0[slot] = 0
         eps = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
-        self.x_t[slot] = np.sqrt(alpha_bar) * self.upload(job.first, torch.float32) + np.sqrt(1 - alpha_bar) * eps
+        self.first[slot] = self.upload(job.first, torch.float32)
+        self.x_t[slot] = np.sqrt(alpha_bar) * self.first[slot] + np.sqrt(1 - alpha_bar) * eps
+
+    def correct(self, x0: Tensor, jobs: Sequence[Job]) -> None:
+        """Make x̂0 the picture itself on the way up and at the top, and add what it lacked there on the way down."""
+        for slot in self.busy:
+            levels, step = len(jobs[self.job[slot]].rising), self.step[slot]
+            if step < levels:
+                torch.sub(self.first[slot], x0[slot], out=self.lacking[slot, step])
+            if levels and step <= levels:
+                x0[slot] = self.first[slot]
+            elif levels < step <= 2 * levels:
+                x0[slot] += self.lacking[slot, 2 * levels - step]
 
     def numbers(self, tables: dict[int, np.ndarray]) -> dict[str, Tensor]:
         """The current row of every slot's table as columns (slots, 1, 1, 1) float32; empty slots repeat a busy one."""
@@ -151,7 +181,7 @@ class _State:
     def upload(self, values: Sequence[Any] | np.ndarray | Tensor, dtype: torch.dtype) -> Tensor:
         """Numbers copied to the device without waiting: a blocking copy in every step would leave the GPU idle."""
         here = torch.as_tensor(values, dtype=dtype)
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and here.device.type == "cpu":
             here = here.pin_memory()
         return here.to(self.device, non_blocking=True)
 
@@ -206,7 +236,8 @@ def _push(
         for band in guiding.BANDS:
             chosen = [job.strength if job and job.kind == "complexity" and job.band == band else 0.0 for job in current]
             if any(chosen):
-                push = guiding.complexity(state.upload(chosen, torch.float32), band)(x0)
+                slope = guiding.SLOPE if settings.guidance == "calibrated" else 0.0
+                push = guiding.complexity(state.upload(chosen, torch.float32), band, slope)(x0)
                 total = push if total is None else total + push
     attacked = {slot: job.strength for slot, job in enumerate(current) if job and job.kind == "adversarial"}
     if attacked:

@@ -34,9 +34,10 @@ from . import (
     write_state,
 )
 from .perceptual import Critic, load_critic, shifted
-from .photos import Photos, load_photos
+from .photos import Photos, holes, load_photos
 
 LEVELS = (30, 180, 320, 500, 800)
+HOLE_LEVELS = (180, 500, 800, 950)
 
 
 def linear_alpha_bar(device: torch.device) -> Tensor:
@@ -45,41 +46,52 @@ def linear_alpha_bar(device: torch.device) -> Tensor:
     return (1 - betas).cumprod(0).float().to(device)
 
 
+OUTSIDE = 0.1  # weight of the error where pixels are known
+
+
 def losses(
     network: nn.Module,
     clean: Tensor,
     t: Tensor,
     noise: Tensor,
     stretch: Tensor,
+    known: Tensor,
     alpha_bar: Tensor,
     critic: Critic | None = None,
     shift: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Per picture: mean squared error of v, the negative log-likelihood of that error under the network's predicted
-    variance, and the critic's distance between x̂0 and the picture (0 without a critic, and from t = 620 on)."""
+    variance, and the critic's distance between x̂0 and the picture (0 without a critic, and from t = 620 on).
+
+    known: (N, 1, H, W), 1 where the network is given the pixels of the clean picture; the errors count less there.
+    """
     a = alpha_bar[t].sqrt().view(-1, 1, 1, 1)
     s = (1 - alpha_bar[t]).sqrt().view(-1, 1, 1, 1)
     noise = noise * stretch.view(-1, 1, 1, 1)
     x_t = (a * clean + s * noise).contiguous(memory_format=torch.channels_last)
+    given = torch.cat([clean * known, known], dim=1).contiguous(memory_format=torch.channels_last)
     with torch.autocast(clean.device.type, torch.bfloat16):
-        out = network(x_t, t)
+        out = network(x_t, t, given)
     out = out.float()
     error = (out[:, :3] - (a * noise - s * clean)).square()
     log_variance = out[:, 3:].clamp(-14, 4)
     doubt = 0.5 * (error.detach() * torch.exp(-log_variance) + log_variance)
+    weight = 1 - (1 - OUTSIDE) * known
+    weight = weight / (3 * weight.sum(dim=(1, 2, 3), keepdim=True))
     unlike = torch.zeros_like(a.flatten())
     if critic is not None and shift is not None:
-        x0 = a * x_t - s * out[:, :3]
+        x0 = torch.lerp(a * x_t - s * out[:, :3], clean, known)
         with torch.autocast(clean.device.type, torch.bfloat16):
             unlike = critic(shifted(x0, shift), shifted(clean, shift)) * (t < 620)
-    return error.mean(dim=(1, 2, 3)), doubt.mean(dim=(1, 2, 3)), unlike
+    return (error * weight).sum(dim=(1, 2, 3)), (doubt * weight).sum(dim=(1, 2, 3)), unlike
 
 
-def noise_levels(recipe: Recipe, number: int, generator: torch.Generator, device: torch.device) -> Tensor:
-    """(number,) timesteps in 0…999."""
-    u = torch.rand(number, generator=generator, device=device)
-    far = torch.rand(number, generator=generator, device=device) >= recipe.near
-    return torch.where(far, 620 + u * 380, 620 * u**1.5).long().clamp(0, 999)
+def noise_levels(recipe: Recipe, filling: Tensor, generator: torch.Generator) -> Tensor:
+    """(N,) timesteps in 0…999; filling: (N,) bool, pictures with a hole, which is filled from pure noise."""
+    u = torch.rand(len(filling), generator=generator, device=filling.device)
+    far = torch.rand(len(filling), generator=generator, device=filling.device) >= recipe.near
+    edited = torch.where(far, 620 + u * 380, 620 * u**1.5)
+    return torch.where(filling, 1000 * u**0.8, edited).long().clamp(0, 999)
 
 
 class Trainer:
@@ -140,14 +152,17 @@ class Trainer:
         """One optimizer step; returns the batch's timesteps and losses, still on the device."""
         recipe, generator = self.recipe, self.generator()
         clean = self.photos.crops(recipe.batch, generator)
-        t = noise_levels(recipe, recipe.batch, generator, self.device)
+        known, filling = self.photos.known(recipe.batch, generator)
+        t = noise_levels(recipe, filling, generator)
         noise = torch.randn(clean.shape, generator=generator, device=self.device).contiguous(
             memory_format=torch.channels_last
         )
         stretch = 1 + recipe.spread * torch.randn(recipe.batch, generator=generator, device=self.device)
         stretch[::2] = 1
         shift = torch.randint(0, 9, (2,), generator=generator, device=self.device)
-        error, doubt, unlike = self.losses(self.network, clean, t, noise, stretch, self.alpha_bar, self.critic, shift)
+        error, doubt, unlike = self.losses(
+            self.network, clean, t, noise, stretch, known, self.alpha_bar, self.critic, shift
+        )
         (error.mean() + recipe.doubt_weight * doubt.mean() + recipe.perceptual * unlike.mean()).backward()
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -169,17 +184,20 @@ class Trainer:
         result: dict[str, float] = {}
         if len(self.held) == 0:
             return result
-        noise = torch.randn(self.held.shape, generator=torch.Generator(self.device).manual_seed(1), device=self.device)
+        draws = torch.Generator(self.device).manual_seed(1)
+        noise = torch.randn(self.held.shape, generator=draws, device=self.device)
         ones = torch.ones(len(self.held), device=self.device)
-        for level in LEVELS:
-            t = torch.full((len(self.held),), level, device=self.device)
-            parts = [
-                losses(self.average, c, i, n, o, self.alpha_bar, self.critic, torch.zeros_like(i[:2]))
-                for c, i, n, o in zip(*(x.split(25) for x in (self.held, t, noise, ones)), strict=True)
-            ]
-            result[str(level)] = round(float(torch.cat([part[0] for part in parts]).mean()), 5)
-            if self.critic is not None:
-                result[f"{level} unlike"] = round(float(torch.cat([part[2] for part in parts]).mean()), 5)
+        around = 1 - holes(len(self.held), self.photos.silhouettes, draws)
+        for name, given, levels in (("", torch.zeros_like(around), LEVELS), (" filling", around, HOLE_LEVELS)):
+            for level in levels:
+                t = torch.full((len(self.held),), level, device=self.device)
+                parts = [
+                    losses(self.average, c, i, n, o, k, self.alpha_bar, self.critic, torch.zeros_like(t[:2]))
+                    for c, i, n, o, k in zip(*(x.split(25) for x in (self.held, t, noise, ones, given)), strict=True)
+                ]
+                result[f"{level}{name}"] = round(float(torch.cat([part[0] for part in parts]).mean()), 5)
+                if self.critic is not None and not name:
+                    result[f"{level} unlike"] = round(float(torch.cat([part[2] for part in parts]).mean()), 5)
         return result
 
     def run(self, minutes: float | None = None, every: int = 1000, say: Callable[[str], None] | None = None) -> bool:

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import cv2
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unswayed.errors import BadPicture, UserError
@@ -26,12 +28,15 @@ from ..layers import Layers, Rendered
 SIDE = 256
 SCALES = (256, 288, 324, 364)
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+# Shares of the pictures with a hole, and with nothing but an object known; of the holes, boxes and strokes.
+FILLED, AROUND = 0.4, 0.2
+BOXES, STROKES = 0.13, 0.22
 # Two photographs are the same when at most this many of 64 perceptual bits differ.
 SAME = 8
 
 
 def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
-    """(name, file contents) of every photograph in folders (recursively), tars and folders of tars, sorted by name."""
+    """(name, file contents) of every picture in folders (recursively), tars and folders of tars, sorted by name."""
     for path in sorted(Path(p) for p in paths):
         if path.is_file() and path.suffix == ".tar":
             yield from _of_tar(path)
@@ -62,12 +67,16 @@ def perceptual_hash(image: np.ndarray) -> np.ndarray:
 def sample_hashes() -> dict[str, np.ndarray]:
     """Perceptual hashes of the embedded sample photographs and of their mirror images."""
     hashes = {}
-    for file in sorted(resources.files("unswayed.data").joinpath("sample").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".jpg"):
-            image = read_picture(file.read_bytes())
-            hashes[file.name] = perceptual_hash(image)
-            hashes[f"{file.name} (mirrored)"] = perceptual_hash(image[:, ::-1].copy())
+    for file in _sample_files(".jpg"):
+        image = read_picture(file.read_bytes())
+        hashes[file.name] = perceptual_hash(image)
+        hashes[f"{file.name} (mirrored)"] = perceptual_hash(image[:, ::-1].copy())
     return hashes
+
+
+def _sample_files(suffix: str) -> list[Traversable]:
+    folder = resources.files("unswayed.data").joinpath("sample")
+    return sorted((file for file in folder.iterdir() if file.name.endswith(suffix)), key=lambda file: file.name)
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,21 @@ class Photos:
     count: Tensor
     names: tuple[str, ...]
     digest: str
+    # (K, 1, 128, 128) float32: shapes of objects, each filling its square
+    silhouettes: Tensor
+
+    def known(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """(number, 1, 256, 256) float32, 1 where pixels are given to the network; (number,) bool, which have a hole.
+
+        Of the others most have nothing known; in some only an object is, as where a background is drawn around it.
+        """
+        device = self.pixels.device
+        use = torch.rand(number, generator=generator, device=device)
+        shape = holes(number, self.silhouettes, generator)
+        filling = use < FILLED
+        around = (use >= FILLED) & (use < FILLED + AROUND)
+        columns = [flag.view(-1, 1, 1, 1).float() for flag in (filling, around)]
+        return columns[0] * (1 - shape) + columns[1] * shape, filling
 
     def crops(self, number: int, generator: torch.Generator) -> Tensor:
         """(number, 3, 256, 256) float32 in [-1, 1], channels last: random photograph, scale, position, flip, tone."""
@@ -111,12 +135,70 @@ def _tones(crops: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tens
     return x.clamp(-1, 1)
 
 
+def holes(number: int, silhouettes: Tensor, generator: torch.Generator) -> Tensor:
+    """(number, 1, 256, 256) float32, 1 inside: silhouettes, boxes and strokes, of 2 to 50 % of the picture."""
+    device = silhouettes.device
+
+    def draw(low: float, high: float) -> Tensor:
+        return low + (high - low) * torch.rand(number, generator=generator, device=device)
+
+    area, stretch, turn = torch.exp(draw(np.log(0.02), np.log(0.5))), torch.exp(draw(-0.4, 0.4)), draw(-0.6, 0.6)
+    chosen = silhouettes[(draw(0, 1) * len(silhouettes)).long()]
+    kind = draw(0, 1)
+    chosen = torch.where((kind < BOXES).view(-1, 1, 1, 1), torch.ones_like(chosen), chosen)
+    turn = torch.where(kind < BOXES, torch.zeros_like(turn), turn)
+    # Half the side of the square around the shape, in units of half the picture's side.
+    reach = (area / chosen.mean(dim=(1, 2, 3)).clamp_min(0.1)).sqrt()
+    mirrored = torch.where(draw(0, 1) < 0.5, -1.0, 1.0)
+    across, down = reach * stretch * mirrored, reach / stretch
+    x, y = draw(-0.9, 0.9), draw(-0.9, 0.9)
+    cos, sin = turn.cos(), turn.sin()
+    turned = torch.stack([cos / across, sin / across, -(cos * x + sin * y) / across,
+                          -sin / down, cos / down, (sin * x - cos * y) / down], dim=1).view(-1, 2, 3)  # fmt: skip
+    grid = F.affine_grid(turned, [number, 1, SIDE, SIDE], align_corners=False)
+    shapes = (F.grid_sample(chosen, grid, align_corners=False) > 0.5).float()
+    strokes = _strokes(number, area, generator)
+    shapes = torch.where((kind > 1 - STROKES).view(-1, 1, 1, 1), strokes, shapes)
+    grown = draw(0, 3).long().view(-1, 1, 1, 1)
+    wide, wider = F.max_pool2d(shapes, 9, 1, 4), F.max_pool2d(shapes, 17, 1, 8)
+    return torch.where(grown == 0, shapes, torch.where(grown == 1, wide, wider))
+
+
+def _strokes(number: int, area: Tensor, generator: torch.Generator) -> Tensor:
+    """(number, 1, 256, 256): broken lines of three segments, as thick as the area asks for."""
+    device = area.device
+    ends = torch.rand(number, 4, 2, generator=generator, device=device)
+    along = (torch.arange(SIDE // 4, device=device) + 0.5) * 4 / SIDE
+    points = torch.stack(torch.meshgrid(along, along, indexing="ij"), dim=-1).view(1, 1, -1, 2)
+    first, step = ends[:, :-1, None], (ends[:, 1:] - ends[:, :-1])[:, :, None]
+    share = ((points - first) * step).sum(-1, keepdim=True) / step.square().sum(-1, keepdim=True).clamp_min(1e-6)
+    distance = (points - first - share.clamp(0, 1) * step).square().sum(-1).sqrt().amin(dim=1)
+    length = step.square().sum(-1).sqrt().sum(dim=(1, 2)).clamp_min(0.1)
+    field = (area / length / 2).view(-1, 1) - distance
+    field = field.view(number, 1, SIDE // 4, SIDE // 4)
+    return (F.interpolate(field, size=(SIDE, SIDE), mode="bilinear") > 0).float()
+
+
+def silhouette(mask: np.ndarray) -> np.ndarray | None:
+    """(128, 128) float32: the object of a mask (H, W) uint8, from 128 up, filling its square; None if it is tiny."""
+    rows, columns = (np.flatnonzero((mask >= 128).any(axis=axis)) for axis in (1, 0))
+    if len(rows) < 16 or len(columns) < 16:
+        return None
+    cut = (mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] >= 128).astype(np.float32)
+    return cv2.resize(cut, (128, 128), interpolation=cv2.INTER_AREA)
+
+
 def load_photos(paths: list[str | Path], held_out: int, device: str | torch.device) -> tuple[Photos, Tensor]:
     """Photographs to train on, and (held_out, 3, 256, 256) float32 center crops of the held-out ones.
 
-    The held-out photographs are those with the smallest file hashes, so the choice depends only on the files.
+    The held-out photographs are those with the smallest file hashes, so the choice depends only on the files. A file
+    NAME.png beside NAME.jpg is the mask of its object: its shape is one of the holes, with those of the sample's masks.
     """
-    files = list(read_photos(paths))
+    pictures_of = dict(read_photos(paths))
+    photographs = {name.rpartition(".")[0] for name in pictures_of if not name.lower().endswith(".png")}
+    masks = [name for name in pictures_of if name.lower().endswith(".png") and name[:-4] in photographs]
+    shapes = [file.read_bytes() for file in _sample_files(".png")] + [pictures_of.pop(name) for name in masks]
+    files = list(pictures_of.items())
     if len(files) <= held_out:
         raise UserError(
             f"found {len(files)} photographs, but {held_out} are to be held out", allowed="more photographs"
@@ -142,6 +224,7 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
         count=count.to(device),
         names=tuple(files[i][0] for i in kept),
         digest=hashlib.sha256(listing.encode()).hexdigest(),
+        silhouettes=torch.from_numpy(np.stack(_silhouettes(shapes)))[:, None].to(device),
     )
     held = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2) if crops else torch.empty(0, 3, SIDE, SIDE)
     return photos, (held.float() / 127.5 - 1).to(device)
@@ -173,6 +256,12 @@ def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.n
     return pictures
 
 
+def _silhouettes(masks: list[bytes]) -> list[np.ndarray]:
+    decoded = (cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE) for data in masks)
+    cut = (silhouette(mask) for mask in decoded if mask is not None)
+    return [shape for shape in cut if shape is not None]
+
+
 def _center(image: np.ndarray) -> np.ndarray:
     top, left = (image.shape[0] - SIDE) // 2, (image.shape[1] - SIDE) // 2
     return image[top : top + SIDE, left : left + SIDE]
@@ -185,7 +274,10 @@ def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: in
     """(N, S, S, 3) uint8 pictures, noised to `start` and denoised everywhere, with no pixel kept."""
     renderer = open_diffusion(network=str(folder), steps=steps, **settings)  # type: ignore[arg-type]
     nothing = np.zeros(pictures.shape[1:3], np.float32)
-    batch = [Layers(picture, nothing, picture, start, None, None, seed) for seed, picture in enumerate(pictures)]
+    batch = [
+        Layers(picture, nothing, picture, start, None, None, seed, needs_network="the whole picture is drawn anew")
+        for seed, picture in enumerate(pictures)
+    ]
     return np.stack([answer.image for answer in renderer.render(batch) if isinstance(answer, Rendered)])
 
 

@@ -49,7 +49,7 @@ class Shown:
 def request_of(chain: tuple[Edit, ...], photograph: Photograph, seed: int = 0, steps: int | None = None) -> Request:
     """Return the same request as `unswayed edit` for these choices; steps: of diffusion, None for pasting."""
     renderer: RendererName = "paste" if steps is None else "diffusion"
-    return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label)
+    return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label, removal="patches")
 
 
 @functools.lru_cache(maxsize=64)

@@ -243,7 +243,8 @@ def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T
 
 def _passes(renderer: Any, request: Request) -> int:
     """Return the number of network passes of the request, which are those of the largest start of its edits."""
-    return int(renderer.passes(max((edit.blends_from for edit in request.chain), default=0.0)))
+    regenerated = any("network" in edit.needs for edit in request.chain)
+    return int(renderer.passes(max((edit.blends_from for edit in request.chain), default=0.0), regenerated))
 
 
 def remembered_removal(image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
