@@ -4,6 +4,7 @@
 # make setup-integrations   installs what only the tests of the integrations need; without it those tests are skipped
 # make lint   ruff, mypy and import-linter
 # make docs   builds the documentation into site/; a broken link is an error
+# make pictures   makes the pictures of README and docs anew from a demo in demo/ (needs chromium)
 # make fuzz   a million damaged files for every reader (ARGS="--inputs 1000 coco": fewer, only these)
 # make bench  every benchmark that needs no GPU and no environment of its own; each prints its ratio
 # make lock   compiles the pinned requirements anew
@@ -17,7 +18,7 @@ EXTRAS := datasets fiftyone litert mlflow openvino ray s3 wandb
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -rs -n 2 --cov --cov-report=
 DEMO ?= demo
 
-.PHONY: demo test lint docs bench fuzz lock setup setup-dev setup-integrations clean
+.PHONY: demo test lint docs bench pictures fuzz lock setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -66,6 +67,17 @@ lint: $(VENV)/ready-dev
 
 docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+PICTURES = $(VENV)/bin/python docs/pictures/make_
+pictures: $(VENV)/ready-dev demo
+	$(PICTURES)readme.py $(DEMO) koala lite-1
+	$(PICTURES)report.py $(DEMO)/report.html
+	$(PICTURES)app.py $(DEMO)/predictions
+	$(PICTURES)benchmark.py
+	$(PICTURES)edits.py
+	$(PICTURES)python.py
+	$(PICTURES)rendering.py
+	$(PICTURES)sources.py
 
 # Without those that need a GPU, arguments or hours.
 NOT_BY_DEFAULT = adm_speed contract equivalence few_steps mask_fit mask_quality memory network_cost repair_pets \

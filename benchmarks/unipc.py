@@ -38,11 +38,10 @@ class UniPC:
         for places in waiting.values():
             for first in range(0, len(places), self.diffusion.batch_size):
                 some = places[first : first + self.diffusion.batch_size]
-                pictures = self._denoise([self.diffusion._job(batch[place]) for place in some])
-                answers |= {
-                    place: self.diffusion._finish(batch[place], picture)
-                    for place, picture in zip(some, pictures, strict=True)
-                }
+                begun = [self.diffusion._begin(batch[place]) for place in some]
+                pictures = self._denoise([picture.job for picture in begun])
+                for place, picture, x0 in zip(some, begun, pictures, strict=True):
+                    answers[place] = self.diffusion._finish(picture, x0)(True)
         return [answers[place] for place in range(len(batch))]
 
     @torch.no_grad()

@@ -130,7 +130,7 @@ def test_masks_that_look_wrong_raise_a_warning_that_stays_in_the_notes(dog):
     assert "warning: the mask looks inverted" in made.notes[0]
     gray = np.asarray(Image.fromarray(dog.image).convert("L"))
     with pytest.warns(unswayed.UnswayedWarning, match="looks like a photograph"):
-        unswayed.remove_object(dog.image, gray, pixels=64)
+        unswayed.edit(dog.image, gray, lighting=-1, renderer="paste")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert unswayed.edit(dog.image, dog.mask, size=0.05, renderer="paste").notes == ()

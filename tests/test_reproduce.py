@@ -4,6 +4,10 @@ The page has one `## PAPER` section per paper. Each section sets shell variables
 then uses them in its commands: every inline code span that starts with `unswayed ` is a command. The commands of one
 section run in the order of the page, in one working folder, in this process.
 
+A command that runs may still use the wrong data. `FACTS` says for every command that makes results which data, split,
+framing, convention, reference and settings it must state, `EXPORTS` what the models must be, and `STORED` what the
+written cards must say. A page in which one of them is changed fails.
+
 To add a paper, write a function `(folder) -> variables` that writes the miniature layouts below `folder` and returns a
 value for every variable that the section exports, and enter it in `PAPERS` under the section's heading. `SHORTER` lists
 settings of the page that only cost time; the tests run the commands with the second value instead of the first.
@@ -44,9 +48,9 @@ SHORTER: dict[str, str] = {
 VERDICTS = {"repair": 3}
 
 
-def sections() -> dict[str, str]:
+def sections(page: str | None = None) -> dict[str, str]:
     """The text of each section of the page, by its heading."""
-    parts = re.split(r"^## (.+)$", PAGE.read_text(), flags=re.MULTILINE)
+    parts = re.split(r"^## (.+)$", PAGE.read_text() if page is None else page, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
@@ -64,10 +68,14 @@ def imagenet_e(folder: Path) -> dict[str, str]:
         wnid, stem = imagenet().wnids[scene.label], f"ILSVRC2012_val_{number:08}"
         numbers = np.zeros((*scene.mask.shape, 3), np.uint8)
         numbers[scene.mask > 0.5] = (*divmod(classes.index(wnid) + 1, 256)[::-1], 0)
-        for place in (root / "validation" / wnid, root / "validation-segmentation" / wnid):
-            place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(scene.image).save(root / "validation" / wnid / f"{stem}.JPEG")
-        Image.fromarray(numbers).save(root / "validation-segmentation" / wnid / f"{stem}.png")
+        for split in ("validation", "train-semi"):
+            for kind in (split, f"{split}-segmentation"):
+                (root / kind / wnid).mkdir(parents=True, exist_ok=True)
+            # The photographs of the two splits are not the same files.
+            picture = scene.image if split == "validation" else np.fliplr(scene.image)
+            Image.fromarray(picture).save(root / split / wnid / f"{stem}.JPEG")
+            colors = numbers if split == "validation" else np.fliplr(numbers)
+            Image.fromarray(colors).save(root / f"{split}-segmentation" / wnid / f"{stem}.png")
         for edit in OFFICIAL:
             (release / edit).mkdir(parents=True, exist_ok=True)
             suffix = "JPEG" if edit in ("ori", "full") else "png"
@@ -93,7 +101,8 @@ def imagenet_e(folder: Path) -> dict[str, str]:
         "CLIP": "lite:2",
         "MODELS": str(folder / "models.csv"),
         "IMAGENET_A": str(root / "validation"),
-        "IMAGENET": str(root / "validation"),
+        "IMAGENET": str(root / "train-semi"),
+        "IMAGENET_VAL": str(root / "validation"),
         "IMAGENET_C": str(folder / "c"),
     }
 
@@ -103,6 +112,159 @@ PAPERS: dict[str, Callable[[Path], dict[str, str]]] = {
     "RIVAL10": rival10,
     "ImageNet-X": imagenet_x,
 }
+
+
+# What a command must state, by its verb and its output or table: its source, and the values of options.
+FACTS: dict[str, dict[str, dict[str, str | None]]] = {
+    "ImageNet-E": {
+        "build -o built": {
+            "source": "imagenet-s:$IMAGENET_S?split=validation", "--classes": "imagenet-e", "--network": "$ADM",
+            "--guidance": "released", "--steps": "100", "--pixels": "256", "--frame": "squash", "--guide": "$GUIDE",
+        },
+        "build -o built-l": {"source": "imagenet-s:$IMAGENET_S?split=validation", "--recipe": "imagenet-e-l"},
+        "evaluate -o built-l-predictions": {"source": "built-l", "--transform": "paper"},
+        "import -o official": {"source": "$IMAGENET_E"},
+        "evaluate -o official-predictions": {"source": "official", "--transform": "paper"},
+        # Drops are against the release's own originals, the default.
+        "analyze -o table-1.tex": {"source": "official-predictions", "--reference": None},
+        "evaluate -o built-predictions": {"source": "built", "--transform": "paper"},
+        "build -o textures": {
+            "source": "imagenet-s:$IMAGENET_S?split=validation", "--recipe": "textures", "--classes": "imagenet-e",
+        },
+        "repair -o repaired": {
+            "source": "imagenet-s:$IMAGENET_S?split=train-semi", "--also": "images:$IMAGENET",
+            "--test": "images:$IMAGENET_VAL", "--benchmark": "official", "-m": "$RESNET50",
+        },
+    },
+    "RIVAL10": {
+        **{
+            f"fit-head -o heads/{name}": {
+                "source": "rival10:$RIVAL10?split=train", "--preset": "released", "--frame": "squash",
+            }
+            for name in ("resnet50", "robust", "gray")
+        },
+        **{
+            f"sensitivity -o noise {table}".strip(): {
+                "source": "rival10:$RIVAL10?split=test", "--frame": "squash", "--convention": "released",
+                "--norm": "both",
+            }
+            for table in ("", "drops", "saliency-class", "suspects")
+        },
+    },
+    "ImageNet-X": {
+        "factors correlation-train.pdf": {"--partition": "train", "--which": "multi"},
+        "factors correlation-val.pdf": {"--which": "multi", "--annotations": "$IMAGENETX"},
+        "factors types.pdf": {"source": "$RESULTS", "--groups": "published", "--table": "model-types"},
+    },
+}  # fmt: skip
+# What the models of a section must be: the paper's prompt and class names, and the preprocessing of the training.
+EXPORTS: dict[str, dict[str, str]] = {
+    "ImageNet-E": {
+        "CLIP": "open_clip:ViT-B-16/openai?names=openai&prompt=a photo of a {}.",
+        "RESNET50": "timm:resnet50.tv_in1k",
+        "GUIDE": "256x256_classifier.pt",
+        "IMAGENET": "/data/imagenet/train",
+        "IMAGENET_VAL": "/data/imagenet/val",
+    },
+    "RIVAL10": {"RESNET50": "timm:resnet50.tv_in1k"},
+    "ImageNet-X": {},
+}
+# What the files that a command wrote must say, as (file, path in its JSON, value).
+STORED: dict[str, list[tuple[str, str, object]]] = {
+    "ImageNet-E": [
+        ("built/benchmark.json", "frame", "squash"),
+        ("built/benchmark.json", "renderer.guidance", "released"),
+        ("official-predictions/resnet50.json", "transform.resize", 256),
+        ("official-predictions/resnet50.json", "transform.crop", 224),
+        ("built-l-predictions/resnet50.json", "transform.crop", 224),
+    ],
+    "RIVAL10": [
+        ("noise/noise/resnet50.json", "settings.convention", "released"),
+        ("noise/noise/resnet50.json", "settings.frame", "squash"),
+        ("noise/noise/resnet50.json", "settings.transform.mean", [0.0, 0.0, 0.0]),
+        ("heads/resnet50/head.json", "normalized", False),
+        ("heads/gray/head.json", "ablated", "background"),
+    ],
+    "ImageNet-X": [],
+}
+
+
+def parsed(command: str) -> tuple[str, dict[str, str]]:
+    """The key of a command in FACTS, and what it states: its source and its options."""
+    words = shlex.split(command)[1:]
+    stated, rest = {"source": ""}, words[1:]
+    while rest:
+        word, *rest = rest
+        if not word.startswith("-"):
+            stated["source"] = word
+        elif rest and not rest[0].startswith("-"):
+            stated[word] = rest.pop(0)
+    table = stated.get("--figure") or f"-o {stated['-o']} {stated.get('--table', '')}" if "-o" in stated else ""
+    return f"{words[0]} {table or stated.get('--figure', '')}".strip(), stated
+
+
+def wrong_facts(page: str) -> list[str]:
+    """What commands and exports of the page state other than the papers require."""
+    wrong = []
+    for paper, text in sections(page).items():
+        known = [parsed(command) for command in commands(text)]
+        for key, facts in FACTS[paper].items():
+            stated = [options for name, options in known if name == key]
+            if not stated:
+                wrong.append(f"{paper}: there is no command {key}")
+            wrong += [
+                f"{paper}: {key} has {name} {options.get(name)}, not {value}"
+                for options in stated
+                for name, value in facts.items()
+                if options.get(name) != value
+            ]
+        exports = dict(re.findall(r"^export (\w+)=('[^']*'|\S+)", text, re.MULTILINE))
+        for name, value in EXPORTS[paper].items():
+            if exports.get(name, "").strip("'") != value:
+                wrong.append(f"{paper}: {name} is {exports.get(name)}, not {value}")
+    return wrong
+
+
+def test_the_page_states_the_data_splits_conventions_and_models_of_the_papers():
+    assert wrong_facts(PAGE.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("split=validation", "split=train-semi"),
+        ("split=train-semi", "split=validation"),
+        ("?split=test", "?split=train"),
+        (" --test images:$IMAGENET_VAL", ""),
+        ("--test images:$IMAGENET_VAL", "--test images:$IMAGENET"),
+        (" --convention released", ""),
+        ("--convention released", "--convention default"),
+        ("--preset released", "--preset default"),
+        ("--frame squash", "--frame object"),
+        ("--transform paper", "--transform own"),
+        ("--guidance released", "--guidance calibrated"),
+        ("--classes imagenet-e", "--classes 0"),
+        ("prompt=a photo of a {}.", "templates=openai"),
+        ("names=openai&", ""),
+        ("timm:resnet50.tv_in1k ", "timm:resnet50 "),
+        ("/data/imagenet/train", "/data/imagenet/val"),
+        ("--partition train ", ""),
+        ("--benchmark official", "--benchmark built"),
+        ("-o table-1.tex", "--reference source -o table-1.tex"),
+    ],
+)
+def test_a_changed_fact_of_the_page_is_found(old, new):
+    """In whichever command or export it is changed; the text around them may say what it likes."""
+    page = PAGE.read_text()
+    spans = [match.span() for match in re.finditer(r"`unswayed [^`]+`|^export .*$", page, re.MULTILINE)]
+    places = [
+        match.start()
+        for match in re.finditer(re.escape(old), page)
+        if any(first <= match.start() < last for first, last in spans)
+    ]
+    assert places
+    for start in places:
+        assert wrong_facts(page[:start] + new + page[start + len(old) :]), page[start - 150 : start + 80]
 
 
 def test_every_section_has_its_miniature_data():
@@ -124,3 +286,8 @@ def test_every_command_of_the_page_runs(paper, tmp_path):
                 command = command.replace(long, short)
             result = run_cli(*shlex.split(os.path.expandvars(command))[1:])
             assert result.exit_code == VERDICTS.get(command.split()[1], 0), f"{command}\n{result.output}"
+        for file, names, value in STORED[paper]:
+            stored = json.loads(Path(file).read_text())
+            for name in names.split("."):
+                stored = stored[name]
+            assert stored == value, f"{file}: {names}"

@@ -1,6 +1,6 @@
-"""The README's picture: one photograph under every edit, from a benchmark that `unswayed demo` built.
+"""The README's strip: one photograph under several edits, with a model's answer on each, from what `make demo` made.
 
-python docs/pictures/make_readme.py demo/benchmark koala
+python docs/pictures/make_readme.py demo koala lite-1
 """
 
 from __future__ import annotations
@@ -8,28 +8,39 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as parquet
 from PIL import Image, ImageDraw, ImageFont
 
-EDITS = (
-    "original", "inversion", "background-simple", "background-complex", "background-adversarial", "background-random",
-    "reinsertion", "size-full", "size-0.1", "size-0.05", "position", "direction", "direction-small",
-)  # fmt: skip
+from unswayed.labels import imagenet
+
+EDITS = {
+    "original": "as it was", "background-simple": "simple background", "background-complex": "complex background",
+    "background-random": "other background", "size-0.1": "10 % of the picture", "size-0.05": "5 % of the picture",
+    "position": "moved", "direction-small": "small and turned",
+}  # fmt: skip
+RIGHT, WRONG = (24, 120, 60), (176, 36, 24)
+SIDE, LINE, GAP, COLUMNS = 256, 24, 6, 4
 
 
-def main(benchmark: str, scene: str) -> None:
-    found = [edit for edit in EDITS if (Path(benchmark) / "images" / edit / f"{scene}.png").exists()]
-    columns, side, line = 6, 200, 22
-    rows = -(-len(found[:12]) // columns)
-    sheet = Image.new("RGB", (columns * (side + 4) - 4, rows * (side + line)), "white")
-    draw = ImageDraw.Draw(sheet)
-    font = ImageFont.load_default(13)
-    for number, edit in enumerate(found[:12]):
-        left, top = number % columns * (side + 4), number // columns * (side + line)
-        picture = Image.open(Path(benchmark) / "images" / edit / f"{scene}.png")
-        sheet.paste(picture.resize((side, side), Image.Resampling.LANCZOS), (left, top + line))
-        draw.text((left + 2, top + 3), edit, fill="black", font=font)
+def main(demo: str, scene: str, model: str) -> None:
+    table = parquet.read_table(Path(demo) / "predictions" / f"{model}.parquet").to_pylist()
+    answers = {row["edit"]: row for row in table if row["source_id"] == scene and row["run"] == 0}
+    names = imagenet().classes
+    shown = [edit for edit in EDITS if edit in answers]
+    rows = -(-len(shown) // COLUMNS)
+    sheet = Image.new("RGB", (COLUMNS * (SIDE + GAP) - GAP, rows * (SIDE + 2 * LINE + GAP) - GAP), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(15)
+    for number, edit in enumerate(shown):
+        left, top = number % COLUMNS * (SIDE + GAP), number // COLUMNS * (SIDE + 2 * LINE + GAP)
+        row = answers[edit]
+        draw.text((left + 2, top + 3), EDITS[edit], fill="black", font=font)
+        sheet.paste(Image.open(Path(demo) / "benchmark" / "images" / edit / f"{scene}.png"), (left, top + LINE))
+        color, bottom = RIGHT if row["correct"] else WRONG, top + LINE + SIDE
+        draw.rectangle((left, bottom, left + SIDE - 1, bottom + LINE - 1), fill=color)
+        answer = f"{names[row['predicted']].split(',')[0]}, {100 * row['probability']:.0f} %"
+        draw.text((left + 6, bottom + 3), answer, fill="white", font=font)
     sheet.save(Path(__file__).with_name("readme-strip.jpg"), quality=88)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])

@@ -6,6 +6,18 @@ import difflib
 import functools
 from collections.abc import Collection, Iterable
 
+# Control characters, line breaks, and marks that change the direction of text: what prints them may obey them.
+CONTROLS = r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+
+
+def printable(text: str) -> str:
+    """The text as one line, with a space for every character that cannot be printed.
+
+    >>> printable("lite:0\\n::error::\\x1b[31m")
+    'lite:0 ::error:: [31m'
+    """
+    return "".join(character if character.isprintable() else " " for character in text)
+
 
 class UserError(Exception):
     """A mistake that the user can correct; the command line prints it and exits with 2.

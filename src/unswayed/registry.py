@@ -109,15 +109,19 @@ class Registry(Generic[T]):
         """How each part is written, for lists of what is allowed."""
         return [(self._own[name].usage if name in self._own else "") or name for name in self.names()]
 
-    def load(self, name: str) -> T:
-        """The object itself; raises UserError if the name is unknown or a package that it needs is missing."""
-        if name in self._own:
-            part = self._own[name]
-            if missing := part.missing():
-                raise missing_extra(missing[0], part.extra or name)
-            return cast(T, pkgutil.resolve_name(part.target))
-        if name not in self._outside:
+    def require(self, name: str) -> Part:
+        """The declaration; raises UserError if the name is unknown or a package that it needs is missing."""
+        if name not in self._own and name not in self._outside:
             raise unknown(self.kind, name, self.names(), run=self._run)
+        part = self.part(name)
+        if name in self._own and (missing := part.missing()):
+            raise missing_extra(missing[0], part.extra or name)
+        return part
+
+    def load(self, name: str) -> T:
+        """The object itself; raises UserError as `require` does."""
+        if name not in self._outside:
+            return cast(T, pkgutil.resolve_name(self.require(name).target))
         point = self._outside[name]
         try:
             thing = point.load()

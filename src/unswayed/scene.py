@@ -11,6 +11,8 @@ import numpy as np
 from unswayed.choices import Frame, check_choice, one_line
 from unswayed.errors import BadPicture
 
+WARNING = "warning: "  # the start of a note about what looks wrong with a mask
+MASKS_DOUBTED = "the masks may be wrong"  # the start of what is said if the masks as a whole are doubted
 LOOK_BELOW = 0.7  # the confidence of an automatic mask below which a person should look at it
 
 

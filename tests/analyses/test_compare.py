@@ -145,7 +145,7 @@ def test_all_pairs_share_one_correction():
 
 
 def test_the_verdict_never_contradicts_the_comparison(tmp_path):
-    """The interval of the average excludes zero here, but after Holm's correction nothing is shown; both say so."""
+    """An average is a family of its own: its interval, its p-value, `compare` and the report's sentence agree."""
     from unswayed.views.report.findings import find
     from unswayed.views.report.verdict import verdict
 
@@ -157,16 +157,19 @@ def test_the_verdict_never_contradicts_the_comparison(tmp_path):
             for place, (name, share) in enumerate((("one", 0.75), ("two", 0.68)))
         }
         answered = {
-            name: world.with_columns(predicted=pl.lit(0), probability=pl.lit(0.5)) for name, world in worlds.items()
+            name: world.with_columns(predicted=pl.col("label") + ~pl.col("correct"), probability=pl.lit(0.5))
+            for name, world in worlds.items()
         }
         there = folder(tmp_path / str(seed), answered)
         findings = find(there, flips=1, resamples=200)
         one, two = findings.models[0], findings.models[-1]
         average = compare(there, one, two, resamples=200).filter(edit="average").row(0, named=True)
         shown = "drops less" in average["verdict"]
-        assert ("drops less than every other model" in verdict(findings)[2]) == shown
-        seen.add((shown, average["low"] <= 0 <= average["high"]))
-    assert (False, False) in seen, "no world in which the interval alone would have said otherwise"
+        assert ("drops less than every other model" in verdict(findings)[-1]) == shown
+        assert shown == (average["p_holm"] < 0.05) == (not average["low"] <= 0 <= average["high"])
+        assert average["p_holm"] == average["p_value"]
+        seen.add(shown)
+    assert seen == {True, False}
 
 
 def test_an_edit_that_attacks_one_of_the_models_is_not_judged():

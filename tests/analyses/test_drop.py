@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 import unswayed
 from prediction_worlds import benchmark, folder, frame, random_answers, row
 from unswayed.analyses.drops.compare import compare
-from unswayed.analyses.drops.drop import dropped_accuracy
+from unswayed.analyses.drops.drop import dropped_accuracy, fill_spread
 from unswayed.analyses.drops.groups import dropped_accuracy_of_groups
 from unswayed.evaluation import read_predictions, scan_predictions
 
@@ -48,7 +48,7 @@ def test_a_small_table_by_hand():
 def test_p_values_equal_statsmodels_over_the_table():
     shares = {"original": 0.9, "size-0.05": 0.7, "size-0.1": 0.85, "position": 0.6}
     predictions = pl.concat([frame(random_answers(seed, 150, shares), model=f"m{seed}") for seed in range(3)])
-    table = dropped_accuracy(predictions).drop_nulls("p_value")
+    table = dropped_accuracy(predictions).filter(kind="edit")
     wide = predictions.pivot("edit", index=["model", "source_id"], values="correct")
     expected = []
     for found in table.iter_rows(named=True):
@@ -258,3 +258,19 @@ def test_an_edit_that_renders_nothing_else_is_net_of_the_originals():
     known = dropped_accuracy(frame(random_answers(3, 60, {k: v for k, v in answers.items() if k != "made-up"})))
     mean = (light["net_drop"] + size["net_drop"]) / 2
     assert row(known, edit="average")["net_drop"] == pytest.approx(mean)
+
+
+def test_the_spread_over_fills_is_that_of_the_drops_of_each_run():
+    answers = {"original": [[1, 1, 1, 1]], "size-0.05": [[1, 1, 0, 0], [1, 0, 0, 1]], "inversion": [[1, 1, 1, 0]]}
+    rows = [
+        {"model": "m", "source_id": f"s{photograph}", "edit": edit, "run": run, "correct": bool(right), "label": 0,
+         "predicted": 0 if right else 1, "sample_id": f"{edit}/{photograph}.{run}"}
+        for edit, runs in answers.items()
+        for run, results in enumerate(runs)
+        for photograph, right in enumerate(results)
+    ]  # fmt: skip
+    table = fill_spread(pl.DataFrame(rows))
+    assert table.to_dicts() == [
+        {"model": "m", "edit": "size-0.05", "n": 4, "runs": 2, "drop": 50.0, "lowest": 50.0, "highest": 50.0,
+         "differing": 0.5}
+    ]  # fmt: skip

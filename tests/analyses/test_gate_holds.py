@@ -10,12 +10,13 @@ from test_curves import SIZES
 from test_one_benchmark import world
 
 from command_line import run_cli
-from prediction_worlds import folder, frame
+from prediction_worlds import benchmark, folder, frame
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.curves import thresholds
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
 from unswayed.errors import UnswayedWarning, UserError
+from unswayed.evaluation.reading import read_predictions
 
 SUSPICION = "m: accuracy on 64 originals is 0.0% (chance is 10.0%); suspected: the label order. Its outputs are shifted"
 
@@ -245,3 +246,68 @@ def test_an_unlabeled_picture_is_told_with_what_helps():
     with pytest.raises(UserError, match="2 pictures of m have no label, such as those of image-0003") as refused:
         dropped_accuracy(rows)
     assert "label in every row" in str(refused.value)
+
+
+DOUBTED = {"benchmark": {"masks": {"automatic": 400, "of": 400, "median_confidence": 0.6, "below_limit": 120}}}
+
+
+def test_a_frame_is_judged_as_its_folder(tmp_path):
+    """Before, `check(read_predictions(…))` passed what `check FOLDER` called not measured."""
+    cards = {
+        "suspicious": {"suspicion": SUSPICION},
+        "guessing": {"originals": {"chance": 0.6}},
+        "unsure masks": DOUBTED,
+        "good": {"originals": {"chance": 0.1}},
+    }
+    models = dict.fromkeys(cards, answers(400, 280, 276))
+    there = folder(tmp_path / "p", models, cards)
+    rules = {"max_drop": {"size-0.05": 20}, "min_accuracy": {"original": 50}, "resamples": 50}
+    by_folder, by_frame = check(there, **rules), check(read_predictions(there), **rules)
+    columns = ["model", "edit", "measure", "verdict", "low", "high", "reason"]
+    assert by_frame.checks.select(columns).equals(by_folder.checks.select(columns))
+    verdicts = by_folder.checks.filter(measure="drop").select("model", "verdict").rows()
+    assert dict(verdicts) == {
+        "suspicious": "not measured", "guessing": "not measured", "unsure masks": "cannot tell", "good": "pass",
+    }  # fmt: skip
+
+
+def test_unsure_masks_widen_the_interval_by_their_share(tmp_path):
+    """Before, fewer than half of them were a note, whatever they could hide."""
+    there = folder(tmp_path / "p", {"m": answers(400, 400, 396)}, {"m": DOUBTED})
+    sure = folder(tmp_path / "q", {"m": answers(400, 400, 396)})
+    (before,), (found,) = (check(place, max_drop={"size-0.05": 20}).checks.rows(named=True) for place in (sure, there))
+    assert (before["verdict"], found["verdict"]) == ("pass", "cannot tell")
+    assert found["high"] == pytest.approx(before["high"] + 30 * 0.99)
+    assert found["low"] == pytest.approx(before["low"] - 30 * 0.01)
+    assert "30% of the masks are automatic and unsure" in found["reason"] and "unswayed review" in found["reason"]
+    assert found["more"] is None, "further photographs would not help"
+    assert check(there, max_drop={"size-0.05": 40}).verdict == "pass", "even if all doubted pictures were lost"
+    assert check(there, min_accuracy={"original": 90}).verdict == "pass", "the originals need no mask"
+    assert check(there, min_accuracy={"size-0.05": 90}).verdict == "cannot tell"
+
+
+def test_unsure_masks_leave_a_threshold_undecided(tmp_path):
+    shares = {"original": 1.0} | {f"size-{size:g}": 0.9 for size in SIZES}
+    world = frame({edit: [1] * int(400 * share) + [0] * (400 - int(400 * share)) for edit, share in shares.items()})
+    for cards, verdict in (({}, "pass"), ({"m": DOUBTED}, "cannot tell")):
+        there = folder(tmp_path / verdict, {"m": world}, cards)
+        assert check(there, min_threshold={"size": (SIZES[2], 80.0)}, resamples=50).verdict == verdict
+
+
+def test_a_skipped_edit_says_why_and_what_to_run(tmp_path):
+    """Before: "these predictions do not contain it"."""
+    edits = {"original": {}, "size-0.05": {}, "background-simple": {}}
+    reason = "needs a diffusion network: background simple guides a diffusion network"
+    bench = benchmark(
+        tmp_path / "bench", edits, 400,
+        status=lambda _, edit: "skipped" if edit == "background-simple" else "ok",
+        reason=lambda _, edit: reason if edit == "background-simple" else None,
+    )  # fmt: skip
+    there = folder(tmp_path / "p", {"m": answers(400, 400, 396)}, {"m": {"benchmark": {"path": str(bench)}}})
+    found = check(there, max_drop={"size-0.05": 20, "background-*": 10})
+    assert found.verdict == "not measured"
+    row = found.checks.filter(edit="background-simple").row(0, named=True)
+    assert reason in row["reason"] and "400 of 400 were skipped" in row["reason"]
+    assert "unswayed build … --renderer diffusion" in row["reason"]
+    shown = run_cli("check", there, "--max-drop", "background-*=10", code=3).stdout
+    assert "--renderer diffusion" in " ".join(shown.split())

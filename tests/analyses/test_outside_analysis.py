@@ -50,7 +50,9 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
     shares = {"original": 0.9, "size-0.05": 0.5, "size-0.1": 0.7}
     bench = benchmark(root / "bench", {edit: {} for edit in shares}, 40)
     models = {
-        name: frame(random_answers(seed, 40, shares)).with_columns(predicted=pl.lit(7), probability=pl.lit(0.5))
+        name: frame(random_answers(seed, 40, shares)).with_columns(
+            predicted=pl.col("label") + ~pl.col("correct"), probability=pl.lit(0.5)
+        )
         for seed, name in enumerate("ab")
     }
     predictions = folder(root / "p", models, dict.fromkeys(models, {"benchmark": {"path": str(bench)}}))

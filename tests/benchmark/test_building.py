@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 
 from unswayed.benchmark import Benchmark, BuildSettings, build
@@ -289,3 +290,23 @@ def test_every_picture_has_the_statistics_of_its_background(sample_benchmark: Pa
     names = {"background_contrast", "background_dissimilarity", "background_amplitude"}
     assert rows
     assert all(names <= set(json.loads(row["measures"])) for row in rows)
+
+
+def test_edits_that_move_the_object_are_made_over_several_fills(tmp_path):
+    settings = {"recipe": "original,reinsertion,size-0.1,background-random", "renderer": "paste", "limit": 2}
+    build("sample", tmp_path / "once", BuildSettings(**settings))
+    build("sample", tmp_path / "twice", BuildSettings(**settings, fills=2))
+    once, twice = (
+        {(row["edit"], row["run"]): row for row in Benchmark(tmp_path / name).manifest.to_pylist()}
+        for name in ("once", "twice")
+    )
+    added = {("reinsertion", 1), ("size-0.1", 1)}
+    assert set(twice) - set(once) == added
+    assert all(twice[key]["sha256"] == once[key]["sha256"] for key in once)  # the first fill is that of one fill
+    first, second = (cv2.imread(str(tmp_path / "twice" / twice["size-0.1", run]["path"])).astype(int) for run in (0, 1))
+    mask = cv2.imread(str(tmp_path / "twice" / twice["size-0.1", 0]["mask_path"]), cv2.IMREAD_GRAYSCALE)
+    differs = (first != second).any(axis=2)
+    inside = cv2.erode(mask, np.ones((9, 9), np.uint8)) == 255
+    assert differs.mean() > 0.01 and not differs[inside].any()
+    with pytest.raises(UserError, match="fills"):
+        build("sample", tmp_path / "twice", BuildSettings(**settings, fills=3))

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from PIL import Image
 
 from command_line import refused, run_cli
 from unswayed.benchmark import Benchmark, export, import_published, verify
+from unswayed.benchmark.rows import read_rows, write_rows
 from unswayed.errors import UserError
 
 
@@ -55,6 +57,19 @@ def test_a_folder_that_came_back_can_be_exported_again_with_its_credits(publishe
     import_published(published, tmp_path / "back")
     export(tmp_path / "back", "datasets", tmp_path / "again")
     assert (tmp_path / "again" / "CREDITS.csv").read_bytes() == (published / "CREDITS.csv").read_bytes()
+
+
+@pytest.mark.parametrize("to", ["imagefolder", "datasets"])
+def test_swapped_pictures_and_changed_rows_are_not_exported(bench, tmp_path, to):
+    swapped, changed = (Path(shutil.copytree(bench, tmp_path / name)) for name in ("swapped", "changed"))
+    shutil.copyfile(bench / "images/original/cat.png", swapped / "images/original/cow.png")
+    with pytest.raises(UserError, match=r"cow\.png has changed since it was built"):
+        export(swapped, to, tmp_path / "one")
+    rows = read_rows(changed, "cat")
+    write_rows(changed, "cat", [replace(row, label=0) for row in rows])
+    with pytest.raises(UserError, match=r"rows/cat\.json: does not match the manifest"):
+        export(changed, to, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_load_dataset_opens_the_folder_as_it_is(bench, published, tmp_path):

@@ -1,6 +1,7 @@
 """A benchmark grows: more scenes, edits and runs are added, what is there stays, changed settings are refused."""
 
 import json
+import shutil
 
 import pytest
 from PIL import Image
@@ -45,6 +46,46 @@ def test_what_is_added_leaves_what_is_there(tmp_path, more, added):
     card = json.loads((root / "benchmark.json").read_text())
     assert card["grown"][0]["source"]["scenes"] == 1
     assert build("sample", root, settings(**more)).made == 0
+
+
+@pytest.fixture
+def photographs(tmp_path, monkeypatch):
+    """A function that makes a folder of sample photographs below the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(name, *scenes):
+        for scene in scenes:
+            entry = open_source("sample").entry(scene)
+            for file in (entry.image, entry.mask):
+                (tmp_path / name).mkdir(exist_ok=True)
+                shutil.copy(file, tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+def test_one_folder_in_four_spellings_is_one_source_that_resumes_and_grows(tmp_path, photographs):
+    folder = photographs("grow", "cat", "cow")
+    build("folder:grow", "b", settings(limit=None))
+    before = pictures(tmp_path / "b")
+    photographs("grow", "dog")
+    for spec in ("folder:./grow/", f"folder:{folder}"):
+        assert build(spec, "b", settings(limit=None)).failures == {}
+    assert pictures(tmp_path / "b").items() > before.items()
+    folder.rename(tmp_path / "renamed")
+    photographs("renamed", "duck")
+    assert build("folder:renamed", "b", settings(limit=None)).made > 0
+    assert len(pictures(tmp_path / "b")) == 2 * len(before)
+
+
+def test_another_folder_with_equal_names_is_refused(photographs):
+    photographs("grow", "cat", "cow")
+    build("folder:grow", "b", settings(limit=None))
+    other = photographs("other", "cow", "cat")
+    shutil.copy(other / "cow.jpg", other / "cat.jpg")
+    with pytest.raises(UserError, match="contains another benchmark") as refused:
+        build("folder:other", "b", settings(limit=None))
+    assert "source.spec" in str(refused.value)
 
 
 def test_a_grown_benchmark_is_the_one_built_at_once(tmp_path):

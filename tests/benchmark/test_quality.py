@@ -102,6 +102,7 @@ def test_strict_with_a_network_explains_what_it_draws_again_and_leaves_out(tmp_p
         return {**found, "noise": 9.0 if first else found["noise"]}
 
     monkeypatch.setattr(quality, "find_faults", faults)
+    monkeypatch.setattr("unswayed.jobs._packed", lambda worker, optional: None)  # this process has the planted faults
     settings = BuildSettings(
         renderer="diffusion", recipe="original,inversion,size-0.05", steps=2, quality="strict", tries=1, device="cpu"
     )

@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from unswayed.benchmark.quality import Evidence, judged
+from unswayed.benchmark.rows import Row
 from unswayed.benchmark.validity import (
     Limits,
     changed_share,
     crop_loss,
+    fill_color,
+    fill_texture,
     gained_noise,
     judge,
     noise_level,
@@ -19,7 +23,9 @@ from unswayed.benchmark.validity import (
     straight_edge,
     unsupported_outline,
 )
+from unswayed.edits.composition import Guidance
 from unswayed.edits.geometry import resized
+from unswayed.rendering.layers import Layers, Rendered
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
@@ -134,3 +140,33 @@ def test_a_mask_cut_by_half_has_an_outline_without_an_edge(dog):
     assert unsupported_outline(picture, mask) < Limits().outline
     assert unsupported_outline(picture, half) > Limits().outline
     assert unsupported_outline(picture, np.zeros_like(mask)) == 0.0
+
+
+def test_a_fill_of_a_foreign_color_or_texture_is_a_fault(dog):
+    picture, mask = dog
+    hole = mask > 0.5
+    good = picture.copy()
+    good[hole] = picture[~hole][np.random.default_rng(0).integers(0, (~hole).sum(), hole.sum())]
+    colored, flat = picture.copy(), picture.copy()
+    colored[hole] = (255, 0, 255)
+    flat[hole] = np.median(picture[~hole], axis=0)
+    assert fill_color(colored, hole) > Limits().fill_color > fill_color(flat, hole)
+    assert fill_texture(flat, hole) > Limits().fill_texture > fill_texture(good, hole)
+    assert fill_color(picture, np.zeros_like(hole)) is None
+    assert not judge({"fill_color": fill_color(colored, hole)}).valid
+
+
+@pytest.mark.parametrize(
+    ("strength", "factor", "valid"), [(20, 1.5, True), (20, 0.7, False), (-20, 0.7, True), (-20, 1.5, False)]
+)
+def test_a_background_that_is_not_as_complex_as_asked_is_invalid(dog, strength, factor, valid):
+    picture, mask = dog
+    changed = np.clip((picture.astype(float) - picture.mean()) * factor / 2 + picture.mean(), 0, 255).astype(np.uint8)
+    softened = np.clip((picture.astype(float) - picture.mean()) / 2 + picture.mean(), 0, 255).astype(np.uint8)
+    layers = Layers(softened, mask, softened, 0.5, Guidance("complexity", strength), None, 0)
+    evidence = Evidence(softened, mask, (np.zeros(2), np.ones(2)), 0.0, 0.0)
+    row = judged(Row("dog", "background", seed=0), layers, Rendered(changed, generated=True), evidence)
+    reached = row.validity_measures["complexity"]
+    assert (reached < 1) == valid and any(
+        "simpler or more complex" in reason for reason in row.validity_reasons
+    ) != valid

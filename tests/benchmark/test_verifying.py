@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -11,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from unswayed.benchmark import Benchmark, verify
-from unswayed.benchmark.rows import read_rows, write_manifest, write_rows
+from unswayed.benchmark.rows import read_rows, row_of, write_manifest, write_rows
 from unswayed.benchmark.verifying import Problem, changed_files
 from unswayed.errors import UserError
 
@@ -39,6 +40,14 @@ def test_one_changed_byte_is_found_and_named(copied, path):
     data[len(data) // 2] ^= 1
     (copied / path).write_bytes(bytes(data))
     assert problems(copied) == [f"{path}: is not the file that was written (its SHA-256 differs)"]
+
+
+def test_a_label_that_is_changed_in_manifest_and_row_file_is_found(copied):
+    manifest = [row_of(record) for record in Benchmark(copied).manifest.to_pylist()]
+    changed = [replace(row, label=1) if row.source_id == "dog" else row for row in manifest]
+    write_manifest(copied, changed)
+    write_rows(copied, "dog", [row for row in changed if row.source_id == "dog"])
+    assert problems(copied) == ["manifest.parquet: has labels that are not those that the benchmark was made with"]
 
 
 def test_a_missing_file_is_found(copied):

@@ -81,3 +81,32 @@ def test_every_small_sample_object_can_be_turned(scene_id: str) -> None:
 def test_an_angle_outside_its_range_names_what_is_allowed() -> None:
     with pytest.raises(UserError, match="-180 to 180 degrees, or random"):
         make_edit("direction", degrees=200)
+
+
+@settings(max_examples=60, deadline=None)
+@given(scenes(), st.floats(-180, 180))
+def test_fit_turns_every_object_at_its_own_size_or_the_largest_that_fits(scene: Scene, degrees: float) -> None:
+    placed = attempted(make_edit("direction", degrees=degrees, size="fit"), scene, ALONE)
+    assert not isinstance(placed, str)
+    low, high = box(moved(outline(scene.mask), placed.placement))
+    assert (low >= -1e-5).all() and (high <= 1 + 1e-5).all()
+    factor = float(np.sqrt(np.linalg.det(placed.placement[:, :2])))
+    assert factor == pytest.approx(1) or (high - low).max() == pytest.approx(1)
+    own = attempted(make_edit("direction", degrees=degrees), scene, ALONE)
+    if isinstance(own, str):
+        assert "direction-fit turns it at a smaller size" in own and factor < 1
+    else:
+        assert np.allclose(placed.placement, own.placement, atol=1e-5)
+
+
+def test_the_demo_turns_every_scene_and_direction_keeps_its_seeds() -> None:
+    from unswayed.edits.recipes import named_item, named_recipe
+
+    item = named_item("direction-fit")
+    assert item is not None and item in named_recipe("demo").items
+    for name in SAMPLE_IDS:
+        item.compose(sample_scene(name), np.random.default_rng(7), ALONE)
+    plain = named_item("direction")
+    assert plain is not None and plain.parameters == {
+        "chain": [{"edit": "direction", "degrees": "random", "start": 0.25}]
+    }

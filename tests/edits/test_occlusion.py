@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from drawn_scenes import ALONE, SAMPLE, attempted, rate_of, sample_scene, scenes
 from unswayed.edits import make_edit
-from unswayed.edits.composition import Composition, Impossible, Pool, Removed
+from unswayed.edits.composition import Composition, Impossible, Pool
 from unswayed.edits.geometry import placed_mask
 from unswayed.scene import Scene
 
@@ -30,15 +30,23 @@ def test_the_share_that_is_hidden_is_the_share_asked_for(scene: Scene, share: fl
     assert composition.start == 0
 
 
-def test_the_patch_comes_from_another_scene() -> None:
-    rng = np.random.default_rng(0)
-    composition = make_edit("occlusion").apply(Composition.of(sample_scene("dog")), rng, SAMPLE)
-    fill = composition.covers[0].fill
-    assert isinstance(fill, Removed)
-    assert fill.scene_id != "dog"
+def test_what_hides_is_the_cut_out_object_of_another_scene() -> None:
+    rng = np.random.default_rng(3)
+    composition = make_edit("occlusion", share=0.3).apply(Composition.of(sample_scene("dog")), rng, SAMPLE)
+    (cover,) = composition.covers
+    assert composition.requested["from"] != "dog"
+    other = sample_scene(composition.requested["from"])
+    # Its colors are those of the other object, and not those of what lies around it there.
+    own = other.image[other.mask > 0.9].astype(float)
+    shown = cover.pixels[cover.alpha > 0.99].astype(float)
+    assert np.abs(shown.mean(axis=0) - own.mean(axis=0)).max() < 25
+    # It has an outline of its own, no square's: much of the box around it stays free.
+    inside = cover.alpha > 0.5
+    rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+    assert inside.sum() < 0.85 * (rows[-1] + 1 - rows[0]) * (columns[-1] + 1 - columns[0])
 
 
-def test_a_second_patch_hides_a_share_of_what_is_left() -> None:
+def test_a_second_object_hides_a_share_of_what_is_left() -> None:
     rng = np.random.default_rng(0)
     composition = Composition.of(sample_scene("dog"))
     for _ in range(2):

@@ -1,7 +1,8 @@
-"""Decoding in processes and decoding here are the same, bad pictures included."""
+"""Decoding in advance and decoding when a batch is requested are the same, bad pictures included."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from unswayed.evaluation.decoding import PIECE, Decoder, worker_count
+from unswayed.evaluation.decoding import MOST_THREADS, Decoder, thread_count
 from unswayed.evaluation.model_cards import Picture
 from unswayed.jobs.scheduling import seconds_waited
 from unswayed.models.transforms import Transform
 
+PIECE = 12
 BAD = (3, PIECE, PIECE + 9, 2 * PIECE + 1)
 
 
@@ -32,16 +34,16 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Picture]:
     return made
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_processes_decode_as_threads_do(rows: list[Picture], workers: int) -> None:
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_decode_in_advance_what_is_decoded_here(rows: list[Picture], threads: int) -> None:
     everything = list(range(len(rows)))
-    # batches of three and of two pieces, and one of which nothing can be read
-    plan = [everything[: 2 * PIECE + 3], everything[2 * PIECE + 3 :], list(BAD)]
+    # two batches with unreadable pictures, one without, and one of which nothing can be read
+    plan = [everything[: 2 * PIECE + 3], everything[2 * PIECE + 3 :], list(BAD), everything[4:9]]
     geometries = [Transform(resize=32, crop=28).geometry, Transform(resize=24, crop=24).geometry]
-    here, waited = list(Decoder(rows, plan, geometries, 0).batches([2, 0, 1])), seconds_waited()
-    there = list(Decoder(rows, plan, geometries, workers).batches([2, 0, 1]))
+    here, waited = list(Decoder(rows, plan, geometries, 0).batches([2, 0, 1, 3])), seconds_waited()
+    there = list(Decoder(rows, plan, geometries, threads).batches([2, 0, 1, 3]))
     assert seconds_waited() > waited
-    assert [batch.index for batch in there] == [2, 0, 1]
+    assert [batch.index for batch in there] == [2, 0, 1, 3]
     for one, other in zip(here, there, strict=True):
         assert one.index == other.index
         assert np.array_equal(one.kept, other.kept)
@@ -52,8 +54,16 @@ def test_processes_decode_as_threads_do(rows: list[Picture], workers: int) -> No
     assert len(there[0].kept) == 0 and there[0].crops[0].shape == (0, 28, 28, 3)
 
 
-def test_a_machine_with_little_shared_memory_gets_fewer_processes() -> None:
-    assert worker_count("cpu", None, 150_000) == 0
-    assert worker_count("cuda", 3, 10**15) == 3
-    assert worker_count("cuda", None, 10**15) == 0
-    assert 1 <= worker_count("cuda", None, 3 * 32 * 32) <= 16
+def test_leaving_early_ends_the_threads(rows: list[Picture]) -> None:
+    plan = [[row] for row in range(len(rows)) if row not in BAD]
+    batches = Decoder(rows, plan, [Transform(resize=24, crop=24).geometry], 2).batches(range(len(plan)))
+    assert next(iter(batches)).index == 0
+    batches.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("decode")]
+
+
+def test_a_gpu_has_a_thread_for_each_core() -> None:
+    assert thread_count("cpu", None) == 0
+    assert thread_count("cuda", 3) == thread_count("cpu", 3) == 3
+    assert 1 <= thread_count("cuda", None) <= MOST_THREADS
+    assert thread_count("cuda", None, share=10**6) == 1

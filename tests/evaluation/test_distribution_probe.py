@@ -82,6 +82,15 @@ def test_a_second_run_measures_nothing_anew(results, edited, noise):
     assert "0 measured now" in err
 
 
+def test_an_alias_names_the_model_and_its_adapted_form(edited, tmp_path):
+    code, _, err = outcome(
+        "distribution", edited, "-m", "mine=lite:0", "-o", tmp_path, "--no-fid", "--limit", 4, "--table", "adaptation"
+    )
+    assert code == 0, err
+    assert set(pl.read_csv(tmp_path / "adaptation.csv")["model"]) == {"mine"}
+    assert {path.stem for path in (tmp_path / "answers").glob("*.parquet")} == {"mine", "mine-adapted"}
+
+
 def test_adaptation_shows_accuracy_before_and_after(results):
     table = pl.read_csv(results[0] / "adaptation.csv")
     assert set(table["set"]) >= {"original", "reinsertion"}

@@ -16,7 +16,7 @@ from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
 from unswayed.errors import UserError
 from unswayed.evaluation import cards, read_predictions, run_evaluation
-from unswayed.evaluation.predictions import read_failures
+from unswayed.evaluation.model_cards import read_failures
 from unswayed.models import Classifier, Transform, open_model
 
 

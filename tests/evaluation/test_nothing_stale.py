@@ -245,3 +245,101 @@ def test_adapted_weights_are_kept_once(own_models: str) -> None:
 def test_every_wrapper_of_several_stays_under_the_papers_crop(own_models: str) -> None:
     model = open_model(f"{own_models}adapting+tencrop+flip").with_transform("paper")
     assert isinstance(model.module, FlipAverage) and model.module.inner.crop == 224
+
+
+HIDDEN = """
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import torch
+from torch import nn
+from unswayed.models import Classifier, Transform
+
+HERE = Path(__file__).parent
+WEIGHTS = np.load(HERE / "weights.npy")
+
+class Net(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.held = kind, None
+        if kind == "tensor":
+            self.held = torch.from_numpy(WEIGHTS)
+        if kind == "array":
+            self.held = {{"weights": [WEIGHTS]}}
+        if kind == "beside":
+            self.other = nn.Parameter(torch.zeros(3))
+        if kind == "session":
+            self.held = onnxruntime.InferenceSession(str(HERE / "net.onnx"))
+
+    def forward(self, x):
+        if self.kind == "session":
+            return torch.from_numpy(self.held.run(None, {{"x": x.numpy()}})[0])[:, 1:]
+        return x.mean((2, 3)) @ torch.from_numpy(WEIGHTS)
+
+def build():
+    transform = Transform(32, 28, mean=(0.0,) * 3, std=(1.0,) * 3)
+    return Classifier(Net({kind!r}), transform, ["red", "green", "blue", "grey"])
+"""
+
+
+def write_hidden(folder: Path, sign: float) -> None:
+    np.save(folder / "weights.npy", sign * 20 * np.eye(3, 4, dtype=np.float32))
+    write_onnx(folder / "net.onnx", sign)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "array", "global", "beside", "session"])
+def test_weights_outside_the_state_are_never_stale(kind: str, benchmark: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(HIDDEN.format(kind=kind))
+    spec, settings = f"python:{tmp_path}/mine.py:build", EvaluateSettings(device="cpu")
+    write_hidden(tmp_path, 1)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", settings).scored == (spec,)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", settings).skipped == (spec,)
+    before = open_model(spec).weights_hash
+    write_hidden(tmp_path, -1)
+    assert run_evaluation(benchmark, [spec], tmp_path / "out", settings).scored == (spec,)
+    assert accuracy(tmp_path / "out", spec) < 0.3
+    if kind != "beside":  # which has a state
+        assert open_model(spec).weights_hash != before
+
+
+QUANTIZED = '''
+import warnings
+
+import torch
+from torch import nn
+from unswayed.models import Classifier, Transform
+
+class Alone(nn.Module):
+    """Each picture by itself, since dynamic quantization finds its ranges in the batch."""
+
+    def __init__(self, packed):
+        super().__init__()
+        self.packed = packed
+
+    def forward(self, x):
+        return torch.cat([self.packed(picture[None]) for picture in x])
+
+def build():
+    net = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4))
+    with torch.no_grad():
+        net[2].weight.copy_({sign} * 20 * torch.eye(4, 3))
+        net[2].bias.zero_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        packed = torch.ao.quantization.quantize_dynamic(net, {{nn.Linear}})
+    transform = Transform(32, 28, mean=(0.0,) * 3, std=(1.0,) * 3)
+    return Classifier(Alone(packed), transform, ["red", "green", "blue", "grey"])
+'''
+
+
+def test_a_quantized_network_is_evaluated_and_known_by_its_packed_weights(benchmark: Path, tmp_path: Path) -> None:
+    spec, settings = f"python:{tmp_path}/mine.py:build", EvaluateSettings(device="cpu")
+    (tmp_path / "mine.py").write_text(QUANTIZED.format(sign=1))
+    good = open_model(spec)
+    assert good.nbytes >= (12 + 4) * 4  # as the numbers that the packed ones stand for
+    done = run_evaluation(benchmark, [spec], tmp_path / "out", settings)
+    assert done.scored == (spec,), done.failed
+    assert accuracy(tmp_path / "out", spec) > 0.7
+    (tmp_path / "mine.py").write_text(QUANTIZED.format(sign=-1))
+    assert open_model(spec).weights_hash != good.weights_hash

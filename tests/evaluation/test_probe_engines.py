@@ -37,7 +37,7 @@ class Crash(torch.nn.Module):
         self.inner = inner
     def forward(self, x):
         Crash.passes += 1
-        if Crash.passes > 4:
+        if Crash.passes > 2:
             os.kill(os.getpid(), signal.SIGSEGV)
         return self.inner(x)
 

@@ -88,9 +88,9 @@ def test_what_removal_alone_does_is_not_put_down_to_the_attribute(smaller):
 
 
 def test_levels_that_cannot_be_made_are_said(model):
-    found = find_smallest(subject("cat"), model, directions()["object larger"])
+    found = find_smallest(subject("jaguar"), model, directions()["object larger"])
     assert found.tried == 0
-    assert found.sentence.startswith("No level was possible: the edit is not possible for cat")
+    assert found.sentence.startswith("No level was possible: the edit is not possible for jaguar")
 
 
 @pytest.mark.parametrize(("name", "rate"), [("object smaller", 0.005), ("object larger", 1.0)])
@@ -98,7 +98,8 @@ def test_an_object_beyond_the_end_of_a_change_is_not_changed_the_other_way(name,
     base = replace(subject("koala"), rate=rate)
     found = find_smallest(base, model, directions()[name])
     assert (found.tried, found.turn) == (0, None)
-    assert found.short.startswith(f"not possible: the object covers {rate:g} of the picture and “{name}” ends at")
+    covers = f"the object covers {100 * rate:g} % of the picture and “{name}” ends at"
+    assert found.short.startswith(f"not possible: {covers}")
     assert found.sentence.startswith("No level was possible: the object covers")
     strip = change_strip(base, model, directions()[name], count=3)
     assert len(strip.stills) == 1 and strip.impossible is not None

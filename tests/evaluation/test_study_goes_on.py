@@ -10,9 +10,10 @@ from command_line import refused
 from unswayed.errors import UserError
 from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import Probe, measure_pictures, read_probe, run_probe
+from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.evaluation.study import run_study
 from unswayed.jobs.parts import ItemTable
-from unswayed.views.studies import TableSettings, write_tables
+from unswayed.views.studies import write_tables
 
 
 def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
@@ -27,7 +28,7 @@ def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
     again = run_study("sample", ["other=lite:0"], out, settings, limit=1)
     assert again.noise == ["other", "lite-0"]
     assert read_probe(out, "noise", ["lite-0"]).equals(before)
-    tables = write_tables(out, again.noise, again.saliency, TableSettings(draws=20, classes=again.classes))
+    tables = write_tables(out, again.noise, again.saliency, SensitivitySettings(resamples=20), again.classes)
     assert set(tables["rfs"]["model"]) == {"lite:0", "other"}
     run_study("sample", ["lite:0"], out, settings, limit=1)
     assert read_probe(out, "noise", ["lite-0"])["source_id"].n_unique() == 2

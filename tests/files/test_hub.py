@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import socketserver
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import close_session, constants
 
 from unswayed.errors import UserError
 from unswayed.files import downloads as hub
@@ -18,19 +19,37 @@ from unswayed.models import open_model
 
 
 @pytest.fixture
-def online(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A machine without proxies on which the hub's offline mode is not set."""
+def online(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A machine without proxies on which the hub's offline mode is not set and the hub is a port that nobody has."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("urllib.request.getproxies", dict)
-    return monkeypatch
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    close_session()  # the client reads the proxies when it is made
+    yield monkeypatch
+    close_session()
 
 
-def refuse(*_: object) -> None:
-    raise OSError("no network")
+@contextlib.contextmanager
+def server(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that gives every request this answer: its address, and the first lines of the requests."""
+    requests: list[bytes] = []
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            requests.append(self.rfile.readline())
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(b"HTTP/1.1 " + answer + b"\r\nContent-Length: 0\r\n\r\n" if answer else b"")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as listening:
+        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.server_address[1]}", requests
+        listening.shutdown()
 
 
 def test_an_unreachable_hub_is_not_asked(online: pytest.MonkeyPatch) -> None:
-    online.setattr(socket, "create_connection", refuse)
     with hub.quick_hub():
         assert constants.HF_HUB_OFFLINE
     assert not constants.HF_HUB_OFFLINE
@@ -38,19 +57,24 @@ def test_an_unreachable_hub_is_not_asked(online: pytest.MonkeyPatch) -> None:
         open_model("timm:hf-hub:nobody/nothing")
 
 
-def test_a_name_that_is_looked_up_for_ever_is_given_up(online: pytest.MonkeyPatch) -> None:
-    stop = threading.Event()
+def test_a_hub_that_never_answers_is_given_up(online: pytest.MonkeyPatch) -> None:
     online.setattr(hub, "PATIENCE", 0.05)
-    online.setattr(socket, "create_connection", lambda *_: stop.wait(60) and refuse())
-    with hub.quick_hub():
-        assert constants.HF_HUB_OFFLINE
-    stop.set()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        online.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with hub.quick_hub():
+            assert constants.HF_HUB_OFFLINE
 
 
-def test_a_hub_that_can_be_reached_is_asked(online: pytest.MonkeyPatch) -> None:
-    online.setattr(socket, "create_connection", lambda *_: socket.socket())
-    with hub.quick_hub():
-        assert not constants.HF_HUB_OFFLINE
+@pytest.mark.parametrize(("answer", "reached"), [(b"200 OK", True), (b"503 Service Unavailable", False), (b"", False)])
+@pytest.mark.parametrize("proxy", [False, True])
+def test_a_hub_that_answers_is_asked(online: pytest.MonkeyPatch, answer: bytes, reached: bool, proxy: bool) -> None:
+    with server(answer) as (address, requests):
+        online.setattr(constants, "ENDPOINT", "http://hub.invalid" if proxy else address)
+        if proxy:
+            online.setenv("HTTP_PROXY", address)
+        with hub.quick_hub():
+            assert reached != constants.HF_HUB_OFFLINE
+    assert requests[0].startswith(b"HEAD http://hub.invalid" if proxy else b"HEAD / ")
 
 
 @pytest.fixture
@@ -70,19 +94,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 def test_a_segmenter_of_an_unreachable_hub_is_not_asked_for(
     online: pytest.MonkeyPatch, asked: list[tuple[str, bool]]
 ) -> None:
-    online.setattr(socket, "create_connection", refuse)
     with pytest.raises(UserError, match="nobody/masks cannot be opened"):
         open_checkpoint("nobody/masks")
     assert asked == [("nobody/masks", True)]
 
 
-@pytest.mark.parametrize("open_folder", [lambda one: open_model(f"transformers:{one}"), open_checkpoint])
+@pytest.mark.parametrize("open_folder", [lambda folder: open_model(f"transformers:{folder}"), open_checkpoint])
 def test_a_folder_is_opened_without_the_hub(
     online: pytest.MonkeyPatch, asked: list[tuple[str, bool]], tmp_path: Path, open_folder: Callable[[str], object]
 ) -> None:
-    online.setattr(socket, "create_connection", lambda *_: socket.socket())
-    with pytest.raises(UserError):
-        open_folder(str(tmp_path))
+    with server(b"200 OK") as (address, requests):
+        online.setattr(constants, "ENDPOINT", address)
+        with pytest.raises(UserError):
+            open_folder(str(tmp_path))
+    assert requests == []
     assert asked == [(str(tmp_path), True)]
 
 
@@ -92,29 +117,18 @@ def test_a_segmenter_without_weights_is_refused(tmp_path: Path) -> None:
         open_checkpoint(str(tmp_path))
 
 
-@pytest.mark.parametrize(("answer", "reached"), [(b"200 OK", True), (b"503 Service Unavailable", False), (b"", False)])
-def test_a_proxy_is_asked_for_the_hub(online: pytest.MonkeyPatch, answer: bytes, reached: bool) -> None:
-    requests = []
-
-    class Proxy(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            requests.append(self.rfile.readline())
-            while self.rfile.readline().strip():
-                pass
-            self.wfile.write(b"HTTP/1.1 " + answer + b"\r\n\r\n" if answer else b"")
-
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        proxy = f"http://127.0.0.1:{server.server_address[1]}"
-        online.setattr("urllib.request.getproxies", lambda: {"https": proxy})
-        online.setattr("urllib.request.proxy_bypass", lambda host: False)
+@pytest.mark.parametrize("answer", [b"503 Service Unavailable", b""])
+def test_a_proxy_is_asked_for_a_tunnel_to_the_hub(online: pytest.MonkeyPatch, answer: bytes) -> None:
+    with server(answer) as (address, requests):
+        online.setattr(constants, "ENDPOINT", "https://hub.invalid")
+        online.setenv("HTTPS_PROXY", address)
         with hub.quick_hub():
-            assert reached != constants.HF_HUB_OFFLINE
-        server.shutdown()
-    assert requests[0].startswith(b"CONNECT ")
+            assert constants.HF_HUB_OFFLINE
+    assert requests[0].startswith(b"CONNECT hub.invalid:443")
 
 
 def test_a_proxy_that_is_not_there_means_no_network(online: pytest.MonkeyPatch) -> None:
-    online.setattr("urllib.request.getproxies", lambda: {"https": "http://127.0.0.1:1", "no": "localhost"})
+    online.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    online.setattr(constants, "ENDPOINT", "https://hub.invalid")
     with hub.quick_hub():
         assert constants.HF_HUB_OFFLINE

@@ -10,8 +10,9 @@ import pytest
 from command_line import refused, run_cli
 from unswayed.errors import UserError
 from unswayed.files import downloads as weights
-from unswayed.files.downloads import KNOWN, Known, fetch, listing, verify
+from unswayed.files.downloads import KNOWN, Known, fetch, listing, recognized, verify
 from unswayed.files.storage import cache_folder
+from unswayed.models.opening import brings_transform
 
 BODY = bytes(range(256)) * 20_000
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -167,14 +168,37 @@ def test_an_unreachable_address_says_what_to_do(monkeypatch, tmp_path):
     assert "--network compact" in str(error.value)
 
 
-def test_what_cannot_be_checked_is_not_fetched(monkeypatch, tmp_path):
+def test_a_file_without_a_published_hash_is_held_to_that_of_its_first_use(server, monkeypatch, tmp_path):
+    monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url, kind="guide"))
+    path = fetch("net")
+    assert (tmp_path / "net.pt.sha256").read_text() == f"{DIGEST}\n"
+    assert fetch("net") == path
+    assert recognized(path) == DIGEST
+    path.write_bytes(BODY + b"!")
+    with pytest.raises(UserError, match="not what it should be"):
+        fetch("net")
+    with pytest.raises(UserError, match="is another file"):
+        recognized(path)
+    path.unlink()
+    assert fetch("net").read_bytes() == BODY
+    with pytest.raises(UserError, match="not what it should be"):
+        fetch("net", expected="0" * 64)
+
+
+def test_a_guide_that_was_put_there_by_hand_is_known_from_then_on(monkeypatch, tmp_path):
     monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
-    with pytest.raises(UserError, match="--sha256"):
-        fetch("256x256_classifier")
     (tmp_path / "256x256_classifier.pt").write_bytes(b"by hand")
     assert fetch("256x256_classifier") == tmp_path / "256x256_classifier.pt"
-    with pytest.raises(UserError, match="not what it should be"):
-        fetch("256x256_classifier", expected=DIGEST)
+    assert (tmp_path / "256x256_classifier.pt.sha256").is_file()
+
+
+def test_checkpoints_of_the_paper_say_how_they_are_opened():
+    named = {name: known for name, known in KNOWN.items() if known.kind == "classifier"}
+    assert {f"resnet50-{way}" for way in ("sin", "augmix", "ant", "deepaugment", "debiased", "l2-3")} <= set(named)
+    for known in named.values():
+        assert brings_transform(known.facts["model"])
+        assert known.url.startswith(("https://huggingface.co/", "http://alisec-competition.oss-cn-shanghai."))
+    assert "opens as timm:resnet50.tv_in1k?checkpoint=FILE" in run_cli("weights", env={"COLUMNS": "300"}).stdout
 
 
 def test_a_given_hash_stands_in(server, monkeypatch):
@@ -226,19 +250,19 @@ def test_the_command_lists_and_checks(server, tmp_path):
 def test_the_list_vouches_for_no_file_that_it_has_not_read(server, monkeypatch, tmp_path):
 
     def said():
-        lines = run_cli("weights").stdout.splitlines()
-        return lines[next(i for i, line in enumerate(lines) if line.startswith("net:")) + 2].strip()
+        lines = run_cli("weights", env={"COLUMNS": "300"}).stdout.splitlines()
+        return next(line for line in lines if line.split()[:1] == ["net"]).rpartition("; ")[2]
 
-    assert said() == f"sha256 {DIGEST}"
+    assert said() == "not here"
     (tmp_path / "net.pt").write_bytes(BODY[:-1] + b"!")
-    assert said() == f"sha256 should be {DIGEST}; not checked: unswayed weights check {tmp_path / 'net.pt'}"
+    assert said() == "here, not checked"
     (tmp_path / "net.pt").write_bytes(b"short")
-    assert said() == f"{tmp_path / 'net.pt'} is a different file: 5 bytes instead of {len(BODY):,}"
+    assert said() == f"a different file: 5 bytes instead of {len(BODY):,}"
     monkeypatch.setitem(KNOWN, "net", Known(KNOWN["net"].url))
-    assert said() == "sha256 unknown: the file cannot be checked"
+    assert said() == "here, held to its hash at the first use"
     done = run_cli("weights", "fetch", "net")
     assert done.exit_code == 0
-    assert "no SHA-256 of net is known" in done.stderr
+    assert f"that of its first use is kept in {tmp_path / 'net.pt'}.sha256" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("digest", ["zz", DIGEST[:-1], DIGEST + "0", "g" * 64])

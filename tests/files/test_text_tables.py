@@ -62,10 +62,11 @@ def test_no_cell_and_no_heading_is_a_formula_and_reading_gives_the_same_texts(tm
     assert read_csv(file(tmp_path, written), {"number": Column("integer")}).column(0).to_pylist() == texts
 
 
-def test_a_formula_after_an_empty_line_is_none_either(tmp_path: Path) -> None:
-    written = csv_text(pl.DataFrame({"a": ["\n=1+1", "-1\n"]}))
-    assert written == 'a\n"\'\n=1+1"\n"\'-1\n"\n'
-    assert read_csv(file(tmp_path, written), {}).column(0).to_pylist() == ["\n=1+1", "-1\n"]
+def test_a_line_break_in_a_text_is_a_space(tmp_path: Path) -> None:
+    """What prints the file could obey a line that begins inside a cell."""
+    written = csv_text(pl.DataFrame({"a": ["\n=1+1", "-1\n"], "b\r\x1b[0m": ["x\u202ey", "1\t2"]}))
+    assert written == "a,b  [0m\n =1+1,x y\n'-1 ,1\t2\n"
+    assert read_csv(file(tmp_path, written), {}).column(0).to_pylist() == [" =1+1", "-1 "]
 
 
 def test_lines_of_json_are_checked_field_by_field(tmp_path: Path) -> None:

@@ -22,8 +22,18 @@ from pathlib import Path
 
 from data_readers import arrays, checkpoints, coco, oxford_pet, pickles, tars, voc
 from fuzzing import Reader, fuzz, own_folder
-from record_readers import benchmark_card, edit_records, labels, model_cards, recipes, repaired, rows, sidecar
-from table_readers import answers, factors, manifest, predictions, report_tables, result_tables
+from record_readers import (
+    benchmark_card,
+    edit_records,
+    labels,
+    model_cards,
+    processors,
+    recipes,
+    repaired,
+    rows,
+    sidecar,
+)
+from table_readers import answers, factors, manifest, predictions, probes, report_tables, result_tables
 
 READERS: dict[str, Callable[[], Reader]] = {
     "predictions": predictions,
@@ -47,6 +57,8 @@ READERS: dict[str, Callable[[], Reader]] = {
     "tars": tars,
     "pickles": pickles,
     "recipes": recipes,
+    "processors": processors,
+    "probes": probes,
 }
 FOUND = Path(__file__).parent / "found"  # <reader>-….bin: inputs that once escaped
 LOT = 10_000  # inputs of one process

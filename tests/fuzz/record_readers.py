@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+from typing import Any
 
 from fuzzing import Reader, placed, small_png
 from mutations import as_parquet, damaged, damaged_json
@@ -116,8 +117,7 @@ def benchmark_card() -> Reader:
 
 def model_cards() -> Reader:
     from unswayed.evaluation.facts import _classes, find_benchmark
-    from unswayed.evaluation.model_cards import identity_differences, identity_in
-    from unswayed.evaluation.predictions import read_cards
+    from unswayed.evaluation.model_cards import identity_differences, identity_in, read_cards
 
     identity = {"sha256": "0", "settings": {"seed": 1}, "labels": "x", "edits": {"size-0.1": "y"}}
     identity |= {"photographs": {"count": 1, "sha256": "z"}, "pictures": {"count": 2, "sha256": "z"}}
@@ -166,3 +166,30 @@ def recipes() -> Reader:
     text = 'name = "r"\nedits = ["size=0.02:0.5:4", "size=0.05,0.1 x direction=-20,20"]\n'
     text += '[[item]]\nname = "a"\nchain = [{edit = "size", rate = 0.05}, {edit = "position", x = 1, y = 0}]\n'
     return Reader([text.encode()], lambda data: open_recipe(str(placed("recipe.toml", data))))
+
+
+def processors() -> Reader:
+    """The settings of transformers' image processors, whose classes read anything."""
+    from unswayed.files.whole import parse_json
+    from unswayed.models.from_transformers import _transform
+    from unswayed.specs import Spec
+
+    class Processor:
+        """An image processor as the library makes it of a file, of which only the settings are read."""
+
+        def __init__(self, data: bytes) -> None:
+            self.settings = parse_json(data, "preprocessor_config.json")
+
+        def to_dict(self) -> Any:
+            return self.settings
+
+    files = [
+        {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3},
+        {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 64}, "do_center_crop": True}
+        | {"crop_size": {"height": 56, "width": 56}, "rescale_factor": 0.004, "resample": 3, "image_std": [0.3] * 3},
+        {"image_processor_type": "PoolFormerImageProcessor", "size": {"shortest_edge": 64}, "crop_pct": 0.9},
+        {"data_config": {"input_size": [3, 64, 64], "crop_pct": 0.9, "mean": [0.5] * 3, "crop_mode": "center"}},
+    ]
+    spec = Spec.parse("transformers:folder?crop=32&mean=0.5&std=0.5")
+    whole = [json.dumps(settings).encode() for settings in files]
+    return Reader(whole, lambda data: _transform(spec, Processor(data)), damaged_json)

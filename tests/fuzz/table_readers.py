@@ -173,3 +173,40 @@ def report_tables() -> Reader:
         return name + b"." + damaged_csv(data, draw)
 
     return Reader(files, read, mutate)
+
+
+def probes() -> Reader:
+    """The rows of `sensitivity` as a second run reads them again, and the cards beside them."""
+    from unswayed.analyses import sensitivity as measures
+    from unswayed.evaluation.noise import SCHEMA, NoiseSettings
+    from unswayed.evaluation.probes import read_probe
+    from unswayed.evaluation.study import _require_same
+
+    rows: list[dict[str, Any]] = []
+    for source_id in ("a", "b"):
+        for norm, level, region in (
+            ("clean", None, "none"),
+            ("linf", 60.0, "foreground"),
+            ("linf", 60.0, "background"),
+        ):
+            row = {"model": "m", "source_id": source_id, "label": 0, "norm": norm, "level": level, "region": region}
+            row |= {"seed": 0, "predicted": 1, "probability": 0.5, "true_probability": 0.2, "correct": False}
+            rows.append({**row, "notes": None})
+    file = io.BytesIO()
+    parquet.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), file)
+    card = json.dumps({"settings": {"frame": "object", "levels": {"linf": [60.0]}}, "failures": {}}).encode()
+    folder = placed("probes/noise/m.json", card).parent.parent
+
+    def read(data: bytes) -> None:
+        if data[:1] == b"P":
+            table = read_probe(placed("probes/noise/m.parquet", data[1:]).parent.parent, "noise", ["m"], SCHEMA)
+            measures.instance_sensitivity(table)
+            measures.region_drops(table, 10)
+        else:
+            placed("probes/noise/m.json", data[1:])
+            _require_same(folder, NoiseSettings())
+
+    def mutate(data: bytes, draw: random.Random) -> bytes:
+        return data[:1] + (other_columns if data[:1] == b"P" else damaged_json)(data[1:], draw)
+
+    return Reader([b"P" + file.getvalue(), b"C" + card], read, mutate)

@@ -75,3 +75,24 @@ def test_memory_that_has_grown_goes_back_within_the_block() -> None:
 def test_an_error_passes_through() -> None:
     with pytest.raises(ValueError, match="mine"), kept_heap():
         raise ValueError("mine")
+
+
+SLOW_PASSES = """
+import resource, time
+from unswayed.jobs import resources
+
+resources._FIRST_LOOK = 0.01
+with resources.kept_heap():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(60):  # passes whose most memory is used for a moment, as by the first layers of a network
+        time.sleep(0.03)
+        bytes([120]) * (32 << 20)
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.getpagesize() >> 20)
+"""
+
+
+@glibc
+def test_passes_that_are_longer_than_the_time_between_two_looks_keep_their_memory() -> None:
+    """Otherwise every pass pays for its pages again, which takes more time than the pass itself."""
+    done = subprocess.run([sys.executable, "-c", SLOW_PASSES], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 60 * 32 / 3

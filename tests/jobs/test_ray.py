@@ -16,7 +16,7 @@ from command_line import refused
 from meeting_source import Meeting
 from ray_cluster import two_nodes
 from unswayed.benchmark import BuildSettings, build, verify
-from unswayed.jobs import EngineSettings, places_of, processes_on_a_machine, run_tasks
+from unswayed.jobs import EngineSettings, engine_of, run_tasks
 from unswayed.sources import open_source
 
 
@@ -75,15 +75,16 @@ def test_a_build_that_loses_a_node_ends_in_the_bytes_of_the_local_engine(
 def test_actors_share_the_gpus_of_a_cluster_and_the_cores_of_their_node(tmp_path: Path) -> None:
     with two_nodes(cpus=3, gpus=1) as with_gpus:
         settings = EngineSettings(engine="ray", address=with_gpus.address, per_gpu=2)
-        places = places_of(settings)
+        engine = engine_of(settings)
+        places = engine.places(settings)
         assert places == ["cuda"] * 4
-        assert processes_on_a_machine(settings, places) == 2  # not 4: each node has its own cores
+        assert engine.on_a_machine(settings, places) == 2  # not 4: each node has its own cores
         outcomes = list(run_tasks(crew.OnRay(str(tmp_path), 4), range(4), settings=settings, devices=places))
         found = Counter((device, node, *gpus) for device, node, gpus in (outcome.result for outcome in outcomes))
         assert sorted(found.values()) == [2, 2]  # two actors on the one GPU of each node
         assert {(device, gpu) for device, _, gpu in found} == {("cuda", 0)}
         cpus = replace(settings, device="cpu,cpu")
-        assert (places_of(cpus), processes_on_a_machine(cpus, places_of(cpus))) == (["cpu", "cpu"], 2)
+        assert (engine.places(cpus), engine.on_a_machine(cpus, engine.places(cpus))) == (["cpu", "cpu"], 2)
 
 
 def tree(root: Path) -> dict[str, str]:

@@ -152,7 +152,7 @@ def test_what_is_missing_or_unreadable_is_named(kind, tmp_path):
     path.write_bytes(b"not a model")
     with pytest.raises(UserError, match="it is not known how to prepare pictures"):
         open_model(f"{kind}:{path}")
-    with pytest.raises(UserError, match=f"not a readable {kind} model"):
+    with pytest.raises(UserError, match=f"(?i)not a readable {kind} model"):
         open_model(f"{kind}:{path}?{TRANSFORM}")
     (tmp_path / f"model{suffix}.json").write_text(json.dumps({"transfrom": {}}))
     with pytest.raises(UserError, match="did you mean 'transform'"):

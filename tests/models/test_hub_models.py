@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 from unswayed.errors import UserError
+from unswayed.labels import imagenet, own
 from unswayed.models import open_model
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -249,11 +250,43 @@ def test_a_tag_beside_a_checkpoint_gives_the_transform(tmp_path: Path) -> None:
         ("ViT-B-32/openai?normalised=yes", "normalised has no effect without head"),
         ("ViT-B-32/openai?head=head.pt&prompt=a {}", "prompt has no effect with head"),
         ("ViT-B-32/openai?head=head.pt&normalised=maybe", "no setting of normalised 'maybe'"),
+        ("ViT-B-32/openai?head=head.pt&names=openai", "names has no effect with head"),
     ],
 )
 def test_open_clips_mistakes_are_named(name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         open_model(f"open_clip:{name}")
+
+
+@pytest.mark.parametrize("templates", ["prompt=a photo of a {}.", "templates=openai"])
+def test_the_curated_names_and_templates_are_those_of_clips_authors(tmp_path: Path, templates: str) -> None:
+    import open_clip
+
+    save_open_clip(tmp_path)
+    spec = f"open_clip:tiny/{tmp_path}/tiny.safetensors?names=openai&{templates}"
+    model = open_model(spec, device="cpu")
+    network = open_clip.create_model("tiny", pretrained=f"{tmp_path}/tiny.safetensors").eval()
+    wordings = ["a photo of a {}."]
+    if templates == "templates=openai":
+        wordings = [template("{}") for template in open_clip.OPENAI_IMAGENET_TEMPLATES]
+        assert len(wordings) == 80
+    for index in (0, 134, 517):  # tench, crane (the bird) and crane (the machine), which a bare name confuses
+        name = open_clip.IMAGENET_CLASSNAMES[index]
+        with torch.no_grad():
+            texts = network.encode_text(open_clip.tokenize([text.format(name) for text in wordings]), normalize=True)
+            row = torch.nn.functional.normalize(texts.mean(0), dim=0) * network.logit_scale.exp()
+        assert torch.allclose(model.module.get_submodule("head").weight[index], row, atol=1e-4)
+    assert model.labels.classes == imagenet().classes
+    assert model.origin["names"] == "openai"
+    assert sum(map(str.__ne__, imagenet().classes, open_clip.IMAGENET_CLASSNAMES)) > 250
+
+
+def test_curated_names_are_only_for_imagenet(tmp_path: Path) -> None:
+    save_open_clip(tmp_path)
+    with pytest.raises(UserError, match="names=openai are names of ImageNet-1k, and the classes are own"):
+        open_model(f"open_clip:tiny/{tmp_path}/tiny.safetensors?names=openai", device="cpu", labels=own(CLASSES))
+    with pytest.raises(UserError, match="no set of class names 'opanai'; did you mean 'openai'"):
+        open_model(f"open_clip:tiny/{tmp_path}/tiny.safetensors?names=opanai", device="cpu")
 
 
 def test_a_head_of_another_number_of_classes_is_refused(tmp_path: Path) -> None:

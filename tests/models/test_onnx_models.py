@@ -83,5 +83,5 @@ def test_a_wrong_crop_names_the_shape(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"not a model")
-    with pytest.raises(UserError, match="not a readable onnx model"):
+    with pytest.raises(UserError, match="not a readable ONNX model"):
         open_model(f"onnx:{tmp_path}/m.onnx?resize=8&crop=8&mean=0.5&std=0.25")

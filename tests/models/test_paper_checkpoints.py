@@ -13,6 +13,7 @@ import torch
 
 from unswayed.errors import UserError
 from unswayed.models import open_model
+from unswayed.models.transforms import IMAGENET_MEAN
 from unswayed.models.weights import weights_hash
 
 State = dict[str, torch.Tensor]
@@ -149,3 +150,20 @@ def test_any_keyword_of_timm_is_an_option() -> None:
 def test_an_option_that_the_architecture_does_not_take_is_refused(options: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
         open_model(f"timm:test_vit?weights=none&{options}", device="cpu")
+
+
+def test_the_assumed_preprocessing_of_a_bare_architecture_is_stated(tmp_path: Path) -> None:
+    """A plain ViT has mean 0.5 in timm, the weights of MAE have ImageNet's: the tag decides."""
+    import timm
+
+    architecture = "vit_base_patch16_224"
+    assert timm.get_pretrained_cfg(architecture).mean == (0.5, 0.5, 0.5)
+    assert timm.get_pretrained_cfg(f"{architecture}.mae").mean == IMAGENET_MEAN
+    torch.save(create("test_vit").state_dict(), tmp_path / "mine.pth")
+    torch.save(create("resnet18").state_dict(), tmp_path / "resnet.pth")
+    bare = open_model(f"timm:test_vit?checkpoint={tmp_path}/mine.pth", device="cpu").origin["assumed"]
+    assert "does not state its preprocessing: assumed is that of timm's test_vit.r160_in1k, mean (0.5" in bare
+    for stated in (f".r160_in1k?checkpoint={tmp_path}/mine.pth", f"?checkpoint={tmp_path}/mine.pth&mean=0.5&std=0.5"):
+        assert "assumed" not in open_model(f"timm:test_vit{stated}", device="cpu").origin
+    other = open_model(f"torchvision:resnet18?checkpoint={tmp_path}/resnet.pth", device="cpu").origin["assumed"]
+    assert "assumed is torchvision's usual one, mean (0.485" in other

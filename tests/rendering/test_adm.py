@@ -142,7 +142,7 @@ def test_any_configuration_is_read_off_its_tensors(tmp_path, name):
 def large(tmp_path_factory):
     """A narrow network with the levels of guided-diffusion's 512×512: model_channels 64, multipliers from one half."""
     state = adm_reference.random_state((32, 64, 64, 128, 128, 256, 256), (False,) * 4 + (True,) * 3, base=64)
-    return written(tmp_path_factory.mktemp("large"), state)
+    return written(tmp_path_factory.mktemp("large"), state, num_head_channels=64)
 
 
 def test_a_512_network_is_known_by_its_multipliers_and_survives_saving(tmp_path, large):

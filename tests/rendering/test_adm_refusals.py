@@ -1,6 +1,7 @@
 """Checkpoints that are no guided-diffusion network, not quite one, damaged, or not to be trusted."""
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from adm_reference import written
 from command_line import refused
 from unswayed.errors import UserError
 from unswayed.rendering import load_network
+from unswayed.rendering.networks.adm import Layout, settle
 from unswayed.rendering.networks.noisy_classifier import load_noisy_classifier
 
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
@@ -27,10 +29,34 @@ def test_what_no_file_tells_is_asked_for_in_a_list(tmp_path):
     path = written(tmp_path, adm_reference.random_state((32, 32), (False, True)))
     with pytest.raises(UserError) as error:
         load_network(path)
-    assert "num_head_channels: 64 does not divide [32]" in str(error.value)
+    assert "num_head_channels: the tensors do not show it; one of [8, 16, 32]" in str(error.value)
     assert "image_size" in str(error.value)
     assert "net.json" in str(error.value)
     assert load_network(path, num_head_channels=16, image_size=32).size == 32
+
+
+def test_a_head_width_is_never_assumed(tmp_path):
+    """64 would divide these widths, and a network of any other head width would compute something else."""
+    path = written(tmp_path, adm_reference.random_state((64, 64), (False, True)), image_size=32)
+    with pytest.raises(UserError, match=r"num_head_channels: the tensors do not show it; one of \[8, 16, 32, 64\]"):
+        load_network(path)
+
+
+@pytest.mark.parametrize(
+    ("channels", "layers", "facts"),
+    [
+        ((192, 384, 576, 768), 3, {"num_head_channels": 64, "num_heads": None, "qkv_order": "new", "image_size": 64}),
+        ((256, 256, 512, 768, 1024), 2, {"num_head_channels": None, "num_heads": 4, "qkv_order": "legacy"}),
+        ((256, 256, 512, 512, 1024, 1024), 2, {"num_head_channels": 64, "qkv_order": "legacy", "image_size": 256}),
+    ],
+)
+def test_a_published_network_under_another_name_is_recognized_by_its_shapes(channels, layers, facts, tmp_path):
+    attention = tuple(level >= len(channels) - 3 for level in range(len(channels)))
+    layout = Layout(channels, attention, channels[0], layers, 6, None, True, True)
+    settled = settle(layout, tmp_path / "renamed.pt", {})
+    assert {name: settled[name] for name in facts} == facts
+    with pytest.raises(UserError, match="num_head_channels: the tensors do not show it"):
+        settle(replace(layout, attention=(True,) * len(channels)), tmp_path / "renamed.pt", {})
 
 
 def test_another_architecture_is_refused(tmp_path):

@@ -107,7 +107,7 @@ def test_alone_or_among_sixteen_a_picture_is_the_same(mini, guide):
         alone = renderer.render([one])[0]
         assert np.array_equal(alone.image, answer.image)
     # and in slots that pass through the network together, as on a GPU
-    jobs = [renderer._job(one) for one in batch]
+    jobs = [renderer._begin(one).job for one in batch]
     wide, narrow = slots(mini, jobs, 16, guide), slots(mini, jobs, 1, guide)
     assert float((wide - narrow).abs().max()) * 127.5 <= 1
 
@@ -124,7 +124,7 @@ def test_slots_are_refilled_and_no_pass_is_wasted(mini):
             passes.append(x.shape[0])
             return self.inner(x, t)
 
-    jobs = [diffusion(mini)._job(layers(seed, start)) for seed, start in enumerate([0.5, 0.1, 0.25, 0.1, 0.05])]
+    jobs = [diffusion(mini)._begin(layers(seed, start)).job for seed, start in enumerate([0.5, 0.1, 0.25, 0.1, 0.05])]
     network = replace(mini, module=Counting(mini.module))
     list(denoise_all(network, jobs, 2, Settings(SAMPLERS["ancestral"])))
     steps = [len(job.timesteps) for job in jobs]

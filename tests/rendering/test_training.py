@@ -18,9 +18,9 @@ from dying_run import small_recipe as recipe
 from small_critic import write_small_critic
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
-from unswayed.rendering.networks.compact import load_compact
+from unswayed.rendering.networks.compact import CompactNetwork, load_compact
 from unswayed.rendering.training import loop
-from unswayed.rendering.training.loop import orthogonal
+from unswayed.rendering.training.loop import linear_alpha_bar, losses, orthogonal
 from unswayed.rendering.training.photos import holes, load_photos, perceptual_hash, read_photos
 
 
@@ -130,11 +130,44 @@ def test_folders_and_tars_give_the_same_photographs(photos, tmp_path):
 
 def test_crops_are_pieces_of_the_photographs_and_repeat_with_their_seed(photos):
     chosen, _ = load_photos([photos], 2, "cpu")
-    one = chosen.crops(8, torch.Generator().manual_seed(3))
-    two = chosen.crops(8, torch.Generator().manual_seed(3))
-    assert one.shape == (8, 3, 256, 256) and torch.equal(one, two)
-    assert not torch.equal(one[0], one[1])
-    assert one.is_contiguous(memory_format=torch.channels_last)
+    crops, objects = chosen.crops(8, torch.Generator().manual_seed(3))
+    again, _ = chosen.crops(8, torch.Generator().manual_seed(3))
+    assert crops.shape == (8, 3, 256, 256) and torch.equal(crops, again)
+    assert not torch.equal(crops[0], crops[1])
+    assert crops.is_contiguous(memory_format=torch.channels_last)
+    assert objects.shape == (8, 1, 256, 256) and not objects.any()
+
+
+def test_a_mask_beside_a_photograph_says_where_its_object_is(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    mask = np.zeros((256, 256), np.uint8)
+    mask[64:128, 32:96], mask[128:160, 32:96] = 255, 128  # a trimap: its border counts as the object
+    Image.fromarray(pixels).save(tmp_path / "pet.jpg", quality=95)
+    Image.fromarray(mask).save(tmp_path / "pet.png")
+    chosen, _ = load_photos([tmp_path], 0, "cpu")
+    assert chosen.names == ("pet.jpg",)
+    _, objects = chosen.crops(4, torch.Generator().manual_seed(0))
+    grown = np.zeros((256, 256), bool)
+    grown[60:164, 28:100] = True
+    for found in objects[:, 0].numpy() > 0:
+        assert np.array_equal(found, grown) or np.array_equal(found, grown[:, ::-1])
+
+
+def test_what_is_drawn_over_an_object_does_not_count():
+    network, clean = CompactNetwork(SMALL), torch.zeros(1, 3, 64, 64)
+    counted = torch.ones(1, 1, 64, 64)
+    counted[..., 16:32, 16:32] = 0
+    with_object = clean.clone()
+    with_object[..., 16:32, 16:32] = 1
+    elsewhere = clean.clone()
+    elsewhere[..., 40:48, 40:48] = 1
+    given = torch.tensor([500]), torch.randn(1, 3, 64, 64), torch.ones(1), torch.zeros(1, 1, 64, 64), counted
+    # A fresh network predicts a constant, so that the error depends on the picture alone.
+    error = [
+        float(losses(network, picture, *given, linear_alpha_bar(torch.device("cpu")))[0].detach())
+        for picture in (clean, with_object, elsewhere)
+    ]
+    assert error[0] == error[1] != error[2]
 
 
 def test_a_folder_of_photographs_that_cannot_be_listed_is_named(tmp_path, monkeypatch):

@@ -159,7 +159,7 @@ def test_a_transformers_folder_is_trained_with_the_decay(tmp_path):
     of_transformers("ViT", **{**VIT, "patch_size": 16}).save_pretrained(tmp_path / "vit")
     transformers.ViTImageProcessor(size={"height": SIDE, "width": SIDE}).save_pretrained(tmp_path / "vit")
     base = open_model(f"transformers:{tmp_path / 'vit'}", device="cpu")
-    settings = RepairSettings(epochs=1, batch_size=8, fill="smooth", ema=0.0)
+    settings = RepairSettings(train="all", epochs=1, batch_size=8, fill="smooth", ema=0.0)
     tuned = small_run(write_photographs(tmp_path / "photos", 6), tmp_path / "state", settings=settings, model=base)
     assert (tuned.history["family"], tuned.history["layer_decay"]) == ("transformer", 0.75)
     before, after = base.module.state_dict(), tuned.module.state_dict()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from betrayed import CLASSES, TRANSFORM, small_classifier, train_plainly, write_model, write_photographs
+from betrayed import CLASSES, TRANSFORM, load_or_die, small_classifier, train_plainly, write_model, write_photographs
 from command_line import refusal, run_cli
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
@@ -25,8 +25,10 @@ from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.models.opening import open_model
 from unswayed.models.training_photographs import keys_of, trained_on
-from unswayed.repair import RepairSettings, photographs, repair, run
-from unswayed.repair.measuring import EXITS, enhance
+from unswayed.repair import RepairSettings, photographs, repair
+from unswayed.repair.enhancing import enhance
+from unswayed.repair.measuring import EXITS
+from unswayed.sources import open_source
 from unswayed.transforms import EditMixture
 
 QUICK = RepairSettings(epochs=1, batch_size=8, fill="smooth", mixture=EditMixture(probability=0.8))
@@ -98,10 +100,10 @@ def test_a_repair_that_makes_a_model_worse_exits_with_1(tmp_path, monkeypatch):
         used.append(settings.workers)
         return run_evaluation(pictures, models, output, settings, **more)
 
-    monkeypatch.setattr(run, "run_evaluation", evaluate)
+    monkeypatch.setattr("unswayed.evaluation.evaluation.run_evaluation", evaluate)
     command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--recipe", RECIPE, "--json"]
     command += ["--epochs", "6", "--batch-size", "8", "--fill", "smooth", "--workers", "1", "--no-freeze-norm"]
-    command += ["--consistency", "1e6", "--learning-rate", "3e-3", "--held-out", "0.5", "--ema", "0"]
+    command += ["--train", "all", "--consistency", "1e6", "--learning-rate", "3e-3", "--held-out", "0.5", "--ema", "0"]
     result = run_cli(*command)
     found = json.loads(result.stdout.splitlines()[-1])
     original = next(row for row in found["rows"] if (row["measure"], row["pictures"]) == ("accuracy", "original"))
@@ -239,6 +241,31 @@ def test_the_command_compares_with_another_model_and_prints_every_edit(done, tmp
     assert {row["pictures"] for row in stored["by_edit"]} == {"original", "source", "background-random", "average"}
 
 
+def test_enhance_takes_an_alias_and_the_papers_transform(done, tmp_path):
+    model = f"own=python:{done.folder.parent / 'model/small.py'}:build"
+    command = ["enhance", str(done.folder / "benchmark"), "-m", model, "-o", str(tmp_path), "--device", "cpu"]
+    answer = run_cli(*command, "--transform", "paper", "--format", "json")
+    assert answer.exit_code == 0, answer.output
+    assert [row["way"] for row in json.loads(answer.stdout)][:2] == ["plain", "tencrop"]
+    cards = {path.stem: json.loads(path.read_bytes()) for path in tmp_path.glob("*.json")}
+    assert {"own", "own-tencrop", "own-flip"} <= set(cards)
+    assert cards["own"]["transform"]["crop"] == 224 and cards["own"]["settings"]["transform"] == "paper"
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_photograph_that_ends_its_reader_costs_only_itself(photos, monkeypatch, in_memory):
+    if not in_memory:
+        monkeypatch.setattr(photographs, "IN_MEMORY", 0)
+    source = replace(open_source(f"folder:{photos}"), load=load_or_die)
+    rows = tuple(row for row in photographs.listed(source) if row.masked and row.entry.id.startswith("disc"))
+    read = photographs.Photographs(rows, 32, "smooth")
+    read.read("cpu", workers=1)
+    plan = [np.arange(len(read))[:3], np.arange(len(read))[3:]]
+    batches = list(read.batches(plan, "cpu"))
+    assert list(read.unusable) == ["disc--001"]
+    assert sum(len(batch.images) for batch in batches) == len(rows) - 1
+
+
 def test_a_way_that_does_not_suit_a_model_is_skipped_with_its_reason(done, tmp_path):
     (tmp_path / "plain.py").write_text(
         "import torch\nfrom unswayed.models.classifier import Classifier\nfrom betrayed import CLASSES, TRANSFORM\n"
@@ -338,7 +365,7 @@ def test_repair_frees_a_classifier_from_the_background_that_betrays_the_label(tm
     photos = write_photographs(tmp_path / "photos", 100)
     spec = write_model(tmp_path / "model", train_plainly(photos))
     command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--json", "--workers", "1"]
-    options = ["--epochs", "24", "--batch-size", "32", "--learning-rate", "3e-3", "--no-freeze-norm"]
+    options = ["--epochs", "24", "--batch-size", "32", "--learning-rate", "3e-3", "--no-freeze-norm", "--train", "all"]
     options += ["--fill", "smooth", "--recipe", RECIPE, "--probability", "0.8", "--patience", "24"]
     result = run_cli(*command, *options)
     assert result.exit_code == 0, result.output

@@ -71,6 +71,15 @@ def test_the_hybrid_is_a_timm_model():
     assert model.module.patch_embed.grid_size == (14, 14)
 
 
+def test_the_hybrid_takes_the_resnet_of_the_papers_appendix_and_no_other():
+    spec = "timm:hybrid_resnet50_vits?weights=none&depth=1&backbone="
+    model = open_model(f"{spec}resnet50d", device="cpu")
+    assert isinstance(model.module.patch_embed.backbone.conv1, torch.nn.Sequential), "the deep stem of ResNet-50-D"
+    assert architecture_of(model)["settings"]["backbone"] == "resnet50d"
+    with pytest.raises(UserError, match="resnet50d"):
+        open_model(f"{spec}resnet18", device="cpu")
+
+
 def test_the_hybrid_is_trained_from_random_weights_and_opened_again(photos, tmp_path):
     size = "depth=1&img_size=64&crop=64&resize=64"
     base = open_model(f"timm:hybrid_resnet50_vits?weights=none&{size}", device="cpu")

@@ -262,3 +262,33 @@ def test_few_bits_stored_as_sixteen_are_refused(bits):
     levels = (np.arange(256, dtype=np.uint16) << (bits - 8)).reshape(16, 16)
     with pytest.raises(BadPicture, match=f"nearly black: its largest level is .*as of {bits}-bit data"):
         read_picture(encoded(Image.fromarray(levels)))
+
+
+@pytest.mark.parametrize("ending", [".png", ".tiff"])
+@pytest.mark.parametrize("bits", [10, 12])
+def test_few_bits_of_color_stored_as_sixteen_are_refused_and_whole_ones_are_read(ending, bits):
+    few = (np.arange(768, dtype=np.uint16) * (2**bits // 768)).reshape(16, 16, 3)
+    with pytest.raises(BadPicture, match=f"nearly black: its largest level is .*as of {bits}-bit data"):
+        read_picture(cv2.imencode(ending, few)[1].tobytes())
+    whole = few << (16 - bits)
+    assert (read_picture(cv2.imencode(ending, whole)[1].tobytes()) == (whole >> 8)[..., ::-1]).all()
+
+
+def test_few_bits_of_a_transparent_cutout_stored_as_sixteen_are_refused():
+    pixels = np.full((8, 8, 4), 4000, np.uint16)
+    pixels[:4, :, 3] = 65535
+    with pytest.raises(BadPicture, match="12-bit data"):
+        read_cutout(cv2.imencode(".png", pixels)[1].tobytes())
+
+
+def test_the_gray_border_of_a_trimap_is_divided_and_a_soft_rim_is_not():
+    trimap = np.zeros((40, 40), np.uint8)
+    trimap[8:32, 8:32] = 128
+    trimap[16:24, 16:24] = 255
+    mask = read_mask(encoded(Image.fromarray(trimap)))
+    assert set(np.unique(mask)) == {0, 1}
+    assert mask[20].sum() == pytest.approx(16, abs=2)
+    rim = np.zeros((40, 40), np.uint8)
+    rim[8:32, 8:32] = 128
+    rim[9:31, 9:31] = 255
+    assert (read_mask(encoded(Image.fromarray(rim))) == rim.astype(np.float32) / 255).all()

@@ -1,5 +1,7 @@
 """The embedded sample: whole, credited, and still known to a classifier once it is framed."""
 
+import cv2
+import numpy as np
 import pytest
 
 from unswayed.labels import imagenet
@@ -18,6 +20,14 @@ def test_every_photograph_has_a_mask_a_credit_and_a_free_license():
         assert credit.license in ("CC0-1.0", "Public Domain")
         assert credit.source.startswith("https://commons.wikimedia.org/")
         assert credit.author
+
+
+def test_no_photograph_needs_reflected_borders_and_every_mask_is_in_one_piece_or_two():
+    for scene in open_source("sample"):
+        assert frame(scene).notes == (), scene.id
+        _, _, parts, _ = cv2.connectedComponentsWithStats((scene.mask > 0.5).astype(np.uint8))
+        large = [area for *_, area in parts[1:] if area > 0.002 * scene.mask.size]
+        assert sum(large) > 0.99 * sum(area for *_, area in parts[1:]) and len(large) <= 3, scene.id
 
 
 def test_labels_are_the_nearest_imagenet_class():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import cv2
@@ -10,6 +11,9 @@ import torch
 
 from unswayed.models.classifier import Classifier
 from unswayed.models.transforms import Transform
+from unswayed.scene import Scene
+from unswayed.sources.pictures import load_scene
+from unswayed.sources.source import Entry
 
 CLASSES = ("disc", "square", "triangle")
 SIDE = 64
@@ -111,3 +115,10 @@ def write_model(folder: Path, network: SmallNetwork) -> str:
     save_file({name: one.contiguous() for name, one in network.state_dict().items()}, folder / "weights.safetensors")
     (folder / "small.py").write_text(MODEL)
     return f"python:{folder / 'small.py'}:build"
+
+
+def load_or_die(entry: Entry) -> Scene:
+    """The scene of an entry; the photograph `disc--001` ends the process that reads it, as a broken decoder does."""
+    if entry.id == "disc--001":
+        os._exit(11)
+    return load_scene(entry)

@@ -16,7 +16,13 @@ from unswayed.sources import open_source
 from unswayed.transforms import EditMixture
 
 SETTINGS = RepairSettings(
-    epochs=3, batch_size=8, accumulate=2, fill="smooth", mixture=EditMixture(probability=0.8), consistency=0.5
+    train="all",
+    epochs=3,
+    batch_size=8,
+    accumulate=2,
+    fill="smooth",
+    mixture=EditMixture(probability=0.8),
+    consistency=0.5,
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -78,3 +79,29 @@ def test_an_unknown_edit_is_an_error_with_the_nearest_name(pytester, predictions
     result = pytester.runpytest_inprocess(*PLUGIN, "--unswayed-predictions", str(predictions))
     result.assert_outcomes(failed=1)
     assert "did you mean 'size-0.05'?" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("card", "reason"),
+    [
+        ({"suspicion": "m: the labels are reversed"}, "not measured: m: the labels are reversed"),
+        ({"originals": {"chance": 0.9}}, "so a drop of more than 40 points cannot be seen"),
+    ],
+)
+def test_what_check_calls_not_measured_fails(pytester, predictions, tmp_path, card, reason):
+    """Before, the model of a card with a suspicion passed, and so did one with nothing to lose."""
+    shutil.copytree(predictions, tmp_path / "p")
+    (tmp_path / "p/m.json").write_text(json.dumps({"model": "m", "labels": {"name": "imagenet-1k"}, **card}))
+    result = outcome(pytester, "--unswayed-predictions", tmp_path / "p", limit=40)
+    assert result.parseoutcomes()["failed"] >= 1
+    assert reason in result.stdout.str()
+
+
+def test_unsure_masks_leave_a_comparison_undecided(pytester, predictions, tmp_path):
+    shutil.copytree(predictions, tmp_path / "p")
+    masks = {"automatic": 200, "of": 200, "median_confidence": 0.6, "below_limit": 60}
+    card = {"model": "m", "labels": {"name": "imagenet-1k"}, "benchmark": {"masks": masks}}
+    (tmp_path / "p/m.json").write_text(json.dumps(card))
+    result = outcome(pytester, "--unswayed-predictions", tmp_path / "p", "-rs", limit=40)
+    result.assert_outcomes(passed=1, skipped=1)
+    assert "30% of the masks are automatic and unsure" in result.stdout.str()

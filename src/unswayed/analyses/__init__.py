@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Row = dict[str, Any]  # of a table, by column
-_FINE = dict.fromkeys(("level", "halfway", "low", "high", "floor", "ceiling", "threshold", "fitted"), 4)
+_FINE = dict.fromkeys(("level", "halfway", "half_lost", "low", "half_low", "threshold", "fitted"), 4)
 _RESAMPLED = ("facts", "resamples", "level", "seed")
 _SWEEPS = "There is no sweep of at least three levels in these predictions"
 
@@ -28,8 +28,9 @@ class TableFacts:
     """How a table is made and displayed.
 
     options: the keywords of `unswayed.analyses.tables.analyze` that its function takes. columns: the names of those
-    that are displayed, with spaces between them; all if empty. notes: what a reader must know; empty: what is said
-    instead where there are no rows. percent: the columns with shares in [0, 1] that are displayed in percent.
+    that are displayed, with spaces between them, `low..high` for an interval; all if empty. notes: what a reader must
+    know; empty: what is said instead where there are no rows. percent: the columns with shares in [0, 1] that are
+    displayed in percent.
     """
 
     title: str
@@ -54,11 +55,21 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             title="Dropped accuracy",
             options=(*_RESAMPLED, "by", "groups", "models", "edits", "interval", "condition"),
         ),
+        "attributes": _part(
+            "drops.drop:attribute_averages",
+            "the mean drop over the edits of each attribute, such as background or size",
+            title="Dropped accuracy by attribute",
+            columns="model attribute edits n drop low..high net_drop net_low..net_high p_holm accuracy",
+            notes="Drops in points, means over the edits of the attribute that enter the average; net: relative to "
+            "each edit's control; accuracy in %. p_holm: of the drop, corrected over the table.",
+            options=(*_RESAMPLED, "models"),
+            percent=("accuracy",),
+        ),
         "curves": _part(
             "drops.curves:accuracy_curves",
             "accuracy along each attribute of a sweep",
             title="Accuracy along each attribute",
-            columns="model attribute side level n accuracy low high true_probability",
+            columns="model attribute side level n accuracy low..high true_probability",
             notes="Accuracies in % with intervals; true_probability: mean probability of the true class in %.",
             empty=_SWEEPS,
             options=("facts", "level"),
@@ -67,12 +78,13 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
         ),
         "fits": _part(
             "drops.curves:curve_fits",
-            "the level of a sweep at which half of the accuracy is lost",
-            title="The level at which half of the accuracy is lost",
-            columns="model attribute side levels n halfway low high floor ceiling scale",
-            notes="halfway: the level, in the attribute's own unit, at which accuracy is midway between floor and "
+            "the fitted curve of a sweep: its halfway level, and the level at which half of the accuracy is lost",
+            title="Fitted curves: halfway between floor and ceiling, and where half of the accuracy is lost",
+            columns="model attribute side halfway low..high half_lost half_low..half_high n floor ceiling levels scale",
+            notes="In the attribute's own unit. halfway: the level at which accuracy is midway between floor and "
             "ceiling; a dash if it is outside the levels of the sweep, accuracy is flat, or the ceiling was not "
-            "reached. Floor and ceiling in %.",
+            "reached. half_lost: the level at which accuracy is half of that on the originals; a dash if that is "
+            "outside the levels. Floor and ceiling in %.",
             empty="There is no sweep of at least five levels in these predictions, which the fit of a curve needs "
             "(`--table thresholds` needs three)",
             options=_RESAMPLED,
@@ -83,7 +95,7 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             "drops.curves:thresholds",
             "the hardest level of a sweep that still meets a target",
             title="The hardest level at which each target is still met",
-            columns="model attribute side target n harder met threshold low high fitted",
+            columns="model attribute side target met threshold low..high n fitted harder",
             notes="threshold: in the attribute's own unit, by isotonic regression, with its interval; fitted: by the "
             "fitted curve; harder: the side on which accuracy is lower.",
             empty=_SWEEPS,
@@ -99,6 +111,16 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             empty=_SWEEPS,
             options=("facts",),
         ),
+        "fills": _part(
+            "drops.drop:fill_spread",
+            "how far the drops depend on what fills the object's old place",
+            title="Drops over different fills of the object's old place",
+            columns="model edit n runs drop lowest highest differing",
+            notes="Points; lowest, highest: the drops over each fill (or run) alone; differing: the photographs, in %, "
+            "that are classified right over one fill and wrong over another.",
+            empty="Every picture was made once: build with --fills 2 (or --runs 2)",
+            percent=("differing",),
+        ),
         "corruptions": _part(
             "drops.curves:corruption_errors",
             "corruption errors on ImageNet-C",
@@ -113,7 +135,7 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             "drops.sweeps:interactions",
             "what two attributes of a grid cost together beyond their sum",
             title="Interactions of two attributes",
-            columns="model first second n drop first_drop second_drop interaction low high p_holm",
+            columns="model first second n interaction low..high p_holm drop first_drop second_drop",
             notes="Points; interaction = drop - first_drop - second_drop, positive if the pair is worse than the sum.",
             empty="There is no grid of two attributes in these predictions",
             options=_RESAMPLED,

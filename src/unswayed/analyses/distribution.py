@@ -233,8 +233,8 @@ def frechet_distance(features: np.ndarray, reference: np.ndarray) -> float:
     import torch
     from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
 
-    one, two = (fid_features_to_statistics(torch.from_numpy(np.asarray(each))) for each in (features, reference))
-    return float(fid_statistics_to_metric(one, two, False)[KEY_METRIC_FID])
+    statistics = (fid_features_to_statistics(torch.from_numpy(np.asarray(each))) for each in (features, reference))
+    return float(fid_statistics_to_metric(*statistics, False)[KEY_METRIC_FID])
 
 
 def kernel_distance(features: np.ndarray, reference: np.ndarray, seed: int = 2020) -> tuple[float, float]:

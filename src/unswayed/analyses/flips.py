@@ -124,9 +124,8 @@ def find_flips(
         if "true_probability" in columns:
             means = rows.group_by("edit").agg(pl.col("true_probability").mean()).drop_nulls()
             probabilities |= {(model, edit): mean for edit, mean in means.iter_rows()}
-        if draw == "worst":  # a control is beside its edit's flip, and no flip of its own
-            paired = paired.filter(~pl.col("is_control"))
-            flips = paired.filter("flip")
+        paired = paired.filter(~pl.col("is_control"))  # a control is beside its edit's flip, and no flip of its own
+        flips = paired.filter("flip")
         for (edit,), part in flips.group_by("edit", maintain_order=True):
             if draw == "even":
                 chosen = sorted(part["sample_id"].to_list(), key=lambda name: _draw(seed, model, name))[:limit]
@@ -161,9 +160,9 @@ def worst_flips(
 
 def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
     """Return the edited pictures, each with the predictions for its photograph and for its control."""
-    known = "true_probability" in rows.columns
-    truth = pl.col("true_probability") if known else pl.when("correct").then("probability").otherwise(0.0)
-    rows = rows.with_columns(truth=truth)
+    known = [pl.col("true_probability")] if "true_probability" in rows.columns else []
+    at_least = pl.when("correct").then("probability").otherwise(0.0)
+    rows = rows.with_columns(truth=pl.coalesce(*known, at_least))
     first = rows.filter(pl.col("run") == 0)
     renamed = {"predicted": "before", **{name: f"before_{name}" for name in ("correct", "probability", "truth")}}
     before = first.filter(pl.col("edit") == ORIGINAL).select("source_id", *renamed).rename(renamed)

@@ -212,7 +212,7 @@ def _table(
         if convention == "released":
             for index, (norm, level) in enumerate(cube.levels):
                 if level is None:
-                    same = [i for i, (name, one) in enumerate(cube.levels) if name == norm and one is not None]
+                    same = [i for i, (name, known) in enumerate(cube.levels) if name == norm and known is not None]
                     instance[:, :, index] = instance[:, :, same].mean(2)
         instance = mean_of_defined(instance)
         accuracy = class_balanced_mean(correct, cube.labels)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from unswayed.evaluation.predictions import Predictions
 
 Condition = Literal["measured", "human"]
+LeftOut = Literal["doubted"]
+LEAVE_OUT = Option("Leave out photographs whose masks are doubted: a warning, or a low confidence.")
 COMMON = Option("If the models' benchmarks differ, use only the pictures they share.", flags=("--common",))
 COMMON_OF_TWO = Option("If the benchmarks differ, compare only the pictures they share.", flags=("--common",))
 MODELS = Option("Only this model; may be repeated.", flags=("--model", "-m"))
@@ -61,6 +63,11 @@ class AnalyzeSettings:
     benchmark: Annotated[Path | str | None, Option("The benchmark, if it was moved since `evaluate`.")] = None
     common: Annotated[bool, COMMON] = False
     condition: Condition | None = None
+    reference: Annotated[
+        Literal["original", "source"],
+        Option("What drops are measured against: the framed `original` or the `source` file as it was.", read=str),
+    ] = "original"
+    leave_out: Annotated[LeftOut | None, LEAVE_OUT] = None
     interval: Annotated[str, Option("Kind of confidence interval: `auto`, `bootstrap` or `score`.")] = "auto"
     resamples: Annotated[int, RESAMPLES] = 1000
     level: Annotated[float, Option("Confidence level of the intervals.")] = 0.95
@@ -160,6 +167,7 @@ class GateSettings:
     measure: Annotated[
         Literal["accuracy", "drop"] | None, Option("Compared with the baseline: `accuracy` or `drop`.", read=str)
     ] = None
+    leave_out: Annotated[LeftOut | None, LEAVE_OUT] = None
     config: Annotated[Path | str | None, Option("A TOML file of limits; the command line overrides it.")] = None
     models: Annotated[Sequence[str], MODELS] = ()
     level: Annotated[float | None, Option("Confidence level of the intervals [default: 0.95].")] = None

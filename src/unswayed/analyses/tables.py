@@ -10,15 +10,15 @@ import polars as pl
 
 from unswayed.choices import takes
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import Facts, chosen_edits, read_facts
+from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, chosen_edits, read_facts
 from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
-from unswayed.evaluation.reading import Condition, on_valid_pictures
+from unswayed.evaluation.reading import Condition, on_valid_pictures, without_doubted
 
 from . import ANALYSES, table_facts
-from .drops.drop import dropped_accuracy, with_conditions, with_published
+from .drops.drop import against_source, dropped_accuracy, with_conditions, with_published
 from .drops.groups import dropped_accuracy_of_groups
-from .drops.outcomes import corrected
 from .settings import AnalyzeSettings
+from .statistics.certainty import corrected
 
 # Keyword of `analyze` -> the command's option, for those that are refused where a table does not take them.
 _FLAGS = {"by": "--by", "groups": "--groups", "accuracy": "--at-accuracy", "drop": "--at-drop"}
@@ -29,8 +29,8 @@ def analyze(predictions: Predictions, settings: AnalyzeSettings) -> pl.DataFrame
     """Return the data frame of one table of a predictions folder; the fields of settings are also keywords.
 
     Models from different benchmarks are refused; common: use only the pictures that they share. accuracy, drop: the
-    targets of the table `thresholds`. Without a condition the drops on valid pictures stand beside those on all of
-    them, where the benchmark has invalid ones.
+    targets of the table `thresholds`. reference: `source` puts the unframed files in the originals' place. Without
+    a condition the drops on valid pictures stand beside those on all of them, where the benchmark has invalid ones.
     """
     table, models = settings.table, settings.models
     make, options = ANALYSES.load(table), table_facts(table).options
@@ -45,12 +45,18 @@ def analyze(predictions: Predictions, settings: AnalyzeSettings) -> pl.DataFrame
             )
     facts = read_facts(predictions, settings.benchmark, models=models, common=settings.common)
     answers: Predictions = common_predictions(predictions, models) if settings.common else predictions
+    if settings.leave_out is not None:
+        answers, facts = without_doubted(answers, facts, columns_of(answers))
+    if settings.reference == "source":
+        answers = against_source(answers)
     if settings.condition is not None:
         answers = on_valid_pictures(answers, facts, settings.condition, columns_of(answers))
     if not ANALYSES.is_own(table):
         answers = in_memory(answers, columns_of(answers)).with_columns(pl.col(pl.Categorical).cast(pl.String))
     given = {**given, "facts": facts}
     frame = make(answers, **{name: given[name] for name in options})
+    if settings.reference == "source" and "edit" in frame.columns:
+        frame = frame.with_columns(pl.col("edit", *({"kind"} & set(frame.columns))).replace(ORIGINAL, SOURCE))
     return frame if "models" in options else _kept(frame, models, settings.edits)
 
 

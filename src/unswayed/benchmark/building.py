@@ -17,17 +17,18 @@ from unswayed.edits.recipes import Recipe, Start, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.storage import place_of, refresh
-from unswayed.jobs import ENGINES, Watch, cores, places_of, run_tasks
+from unswayed.jobs import ENGINES, Watch, engine_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
+from unswayed.jobs.processes import preload, start_server
 from unswayed.jobs.scheduling import Here
 from unswayed.masks.checks import exchanged_masks, mask_record, origins_of, warning_summary
 from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
+from unswayed.rendering.layers import Renderer
 from unswayed.rendering.settings import RENDERER_OPTIONS, removal_of
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
-from .card import Card, only_run, record_facts, settle_card
+from .card import Card, labels_hash, only_run, record_facts, settle_card
 from .plan import Plan
 from .quality import is_invalid, write_mask_sheet
 from .render import (
@@ -93,8 +94,8 @@ class _Tally:
         self.all_passes = (self.sources - self.done) * self.planned
         self.tell()
 
-    def prepared(self, source_id: str, passes: int) -> None:
-        """Replace the planned passes of a source by those of the pictures that are possible for it."""
+    def prepared(self, passes: int) -> None:
+        """Replace the planned passes of a finished source by those of the pictures that were possible for it."""
         self.all_passes += passes - self.planned
 
     def tell(self, summary: Summary | None = None) -> None:
@@ -116,7 +117,8 @@ class _Tally:
 @dataclass(frozen=True)
 class Built:
     """The result of a build: rows by status over the whole benchmark, or over the shard, and for this run alone the
-    sources that were made, the seconds it took and the seconds of each stage, summed over workers; classes: how many
+    sources that were made, the seconds it took, the seconds of each stage and the CPU seconds of the workers that
+    prepare and write, both summed over workers; classes: how many
     scenes each has; warnings: what looks wrong about masks and labels, one line each; invalid: pictures that are there
     although their validity is below one half; left_out: those that `quality="strict"` left out because of it;
     unfinished: sources that other shards have still to build, so that there is no manifest yet."""
@@ -127,6 +129,7 @@ class Built:
     made: int = 0
     seconds: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
+    cpu: float = 0.0
     failures: dict[str, str] = field(default_factory=dict)
     classes: dict[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -174,6 +177,7 @@ def build(
     plan = Plan(root, selected, recipe, settings)
     unit = "passes" if settings.has_network else "scenes"
     with only_run(root, settings.shard), Monitor(root, "build", unit, show) as monitor:
+        start_server(preload(SourceBuilder(plan)))
         return _build(plan, opened, monitor, progress)
 
 
@@ -207,7 +211,7 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     card, passes_of_start, make = _maker(plan, opened, monitor.watch)
     with alone(root / CARD_LOCK, wait=60):
         refresh(root)
-        settle_card(root, card, ids)
+        settle_card(root, card, plan.source)
     part = plan.settings.part(ids)
     ours = None if plan.settings.shard is None else set(part)
     sweep(root, ours)
@@ -223,18 +227,19 @@ def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Call
     planned = sum(passes_of_start(starts[edit]) * (plan.settings.runs if draws[edit] else 1) for edit in starts)
     done = len(part) - len(waiting)
     tally = _Tally(monitor, progress, done, len(part), Counter(counts(finished)), planned)
-    stages: defaultdict[str, float] = defaultdict(float)
+    stages, cpu = defaultdict[str, float](float), 0.0
     with contextlib.closing(make(waiting, tally)) as summaries:
         for summary in summaries:
             for stage, seconds in summary.seconds.items():
                 stages[stage] += seconds
+            cpu += summary.cpu
             tally.tell(summary)
             monitor.check_folder(CARD)
     monitor.check_folder(CARD)
     sweep(root, ours)  # what workers left that died in this run
     refresh(root)  # for rows that other machines have added
     built = _finish(plan, ids, part)
-    return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages))
+    return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages), cpu=cpu)
 
 
 def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
@@ -269,7 +274,7 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
     )
     if not unfinished:
         write_manifest(root, rows)
-        record_facts(root, masks=about_masks)
+        record_facts(root, masks=about_masks, labels_sha256=labels_hash((row.source_id, row.label) for row in rows))
         write_mask_sheet(root, rows, origins)
         shutil.rmtree(root / CACHE, ignore_errors=True)
     return result
@@ -278,7 +283,7 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
 def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Callable[[Start], int], Make]:
     """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
     has_network = plan.settings.has_network
-    devices = places_of(plan.settings) if has_network and opened is None else []
+    devices = engine_of(plan.settings).places(plan.settings) if has_network and opened is None else []
     if len(devices) > 1 or (devices and not _here_possible(plan.settings)):
         # A process of its own opens the renderer on a device to describe it.
         [outcome] = run_tasks(describe_network, [plan], settings=plan.settings, devices=devices[:1], apart=True)
@@ -300,7 +305,7 @@ def _by_source(
 ) -> Generator[Summary, None, None]:
     """Build the sources without a network, each in one worker process, which opens its own renderer."""
     # A process takes a second to start, so few photographs do not get one for each core.
-    workers = plan.settings.workers or max(1, min(cores(plan.settings), len(waiting) // 16))
+    workers = plan.settings.workers or max(1, min(engine_of(plan.settings).cores(plan.settings), len(waiting) // 16))
     builder = SourceBuilder(plan, removal)
     for outcome in run_tasks(builder, waiting, workers, plan.settings, apart=True, watch=watch):
         yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
@@ -309,17 +314,20 @@ def _by_source(
 def _here(
     plan: Plan, renderer: Renderer, removal: Removal, watch: Watch, waiting: list[str], tally: _Tally
 ) -> Generator[Summary, None, None]:
-    """Build the sources with the network in this process; progress is reported after every pass."""
+    """Build the sources with the network in this process; progress is reported after passes, ten times a second."""
     device = str(renderer.describe().get("device"))
-    here = Here(device, device, watch)
+    here, told = Here(device, device, watch), 0.0
 
     def count(pictures: int) -> None:
+        nonlocal told
         tally.passes += pictures
-        here.tell()
-        tally.tell()
+        if time.monotonic() - told > 0.1:  # a GPU makes a hundred passes a second, and waits for what is done here
+            told = time.monotonic()
+            here.tell()
+            tally.tell()
 
-    counted = CountedRenderer(renderer, count) if isinstance(renderer, NetworkRenderer) else renderer
-    for summary in through_network(plan, counted, removal, waiting, tally.prepared):
+    for summary in through_network(plan, renderer, removal, waiting, count):
+        tally.prepared(summary.passes)
         here.tell(finished=1)
         yield summary
 
@@ -330,6 +338,6 @@ def _on_devices(
     """Build the sources with one process for each device, those with the most pictures first."""
     for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
         summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
-        tally.prepared(summary.source_id, summary.passes)
+        tally.prepared(summary.passes)
         tally.passes += summary.passes
         yield summary

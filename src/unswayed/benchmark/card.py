@@ -13,14 +13,28 @@ from unswayed.errors import UserError
 from unswayed.files.locks import alone, held_locks
 from unswayed.files.records import differences, read_object, require_fields
 from unswayed.files.storage import address, local_copy
-from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, write_json
+from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, sha256, write_json
+from unswayed.sources import Source
+from unswayed.specs import Spec
 
-from .rows import CARD, LOCK, MANIFEST, OK, ROWS, counts, finished_sources, read_manifest, read_rows, row_path
+from .rows import (
+    CARD,
+    LOCK,
+    MANIFEST,
+    OK,
+    ROWS,
+    SOURCE_EDIT,
+    counts,
+    finished_sources,
+    read_manifest,
+    read_rows,
+    row_path,
+)
 
 # The fields that determine the pictures' bytes: they must be the same when a build is resumed, those that may grow
 # must hold what was there.
 GROWING = ("source", "recipe", "runs")
-FIXED = ("kind", "frame", "size", "seed", "whole_objects", "strict", "removal", "renderer", "labels")
+FIXED = ("kind", "frame", "size", "seed", "whole_objects", "strict", "fills", "removal", "renderer", "labels")
 Card = dict[str, Any]
 _KINDS = {
     "labels": dict[str, Any],
@@ -46,10 +60,10 @@ def read_card(root: Path) -> Card:
     return card
 
 
-def settle_card(root: Path, card: Card, ids: Sequence[str] | None = None) -> None:
+def settle_card(root: Path, card: Card, source: Source | None = None) -> None:
     """Write the card into an empty folder, or compare it with the card of the benchmark that is already there.
 
-    ids: the scenes, if the benchmark may grow by edits, runs and scenes in addition to all existing ones.
+    source: the scenes, if the benchmark may grow by edits, runs and scenes in addition to all existing ones.
     """
     if not (root / CARD).is_file():
         if root.is_dir() and any(not path.name.startswith(".") for path in root.iterdir()):
@@ -59,10 +73,12 @@ def settle_card(root: Path, card: Card, ids: Sequence[str] | None = None) -> Non
         return
     before = read_card(root)
     old, new = decisive(before), decisive(card)
+    if source is not None and _shows_the_same(root, str((old["source"] or {}).get("spec")), source):
+        new["source"] = {**new["source"], "spec": old["source"]["spec"]}
     lines = differences(old, new)
     if not lines:
         return
-    if ids is not None and _has_grown(root, old, new, ids):
+    if source is not None and _has_grown(root, old, new, source.ids):
         grown = {name: before.get(name) for name in ("source", "runs", "versions")}
         grown["edits"] = len(old["recipe"]["edits"])
         write_json(root / CARD, {**card, "grown": [*before.get("grown", []), grown]})
@@ -100,6 +116,18 @@ def _has_grown(root: Path, old: Card, new: Card, ids: Sequence[str]) -> bool:
     )
 
 
+def _shows_the_same(root: Path, before: str, source: Source) -> bool:
+    """Whether a source, under another path, is the one that the benchmark was begun with: by the finished scenes."""
+    there, now = Spec.parse(before), Spec.parse(source.spec)
+    if (there.kind, there.options) != (now.kind, now.options):
+        return False
+    if Path(there.name).expanduser().resolve() == Path(now.name).expanduser().resolve():
+        return True
+    rows = [row for source_id in finished_sources(root) for row in read_rows(root, source_id)]
+    files = {row.source_id: row.sha256 for row in rows if row.edit == SOURCE_EDIT and row.status == OK}
+    return all(name in source and sha256(source.entry(name).image) == known for name, known in files.items())
+
+
 def decisive(card: Card) -> Card:
     """The part of a card that decides whether a build resumes."""
     return {name: card.get(name) for name in (*GROWING, *FIXED)}
@@ -108,6 +136,11 @@ def decisive(card: Card) -> Card:
 def ids_hash(ids: Iterable[str]) -> str:
     """Return a hash of the scenes and their order, because a random background is chosen from all of them."""
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()
+
+
+def labels_hash(labels: Iterable[tuple[str, int | None]]) -> str:
+    """Return a hash of the label of each source, which no file of a picture shows."""
+    return hashlib.sha256(canonical(sorted(set(labels), key=str)).encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from unswayed.files.tables import check_size, readable
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_folder, read_file, whole, write_bytes
 
-from .exporting import Exported, Show, check_empty
+from .exporting import Exported, Show, check_empty, read_unchanged
 from .folder import Benchmark
 from .rows import CARD, OK, SOURCE_EDIT, Record, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
 
@@ -116,9 +116,7 @@ def _shards(root: Path, rows: list[Record]) -> Iterator[list[Record]]:
 def _record(root: Path, row: Record) -> Record:
     files: Record = {}
     for name, (path, digest) in _FILES.items():
-        data = read_file(root / row[path], MOST_PICTURE) if row[path] else None
-        if data is not None and row[digest] and hashlib.sha256(data).hexdigest() != row[digest]:
-            raise UserError(f"{root / row[path]} has changed since it was built", run=f"unswayed verify {root}")
+        data = read_unchanged(root, row[path], row[digest]) if row[path] else None
         files[name] = None if data is None else {"bytes": data, "path": row[path]}
     return {**record(row_of(row)), **files}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from unswayed.choices import takes
 from unswayed.errors import UserError
+from unswayed.files.whole import MOST_PICTURE, make_folder, read_file, write_bytes
 from unswayed.registry import Part, Registry
 
 from .settings import ExportSettings
@@ -82,6 +84,8 @@ def export(
     from unswayed.files.storage import fetch_pictures, local_copy
 
     from .folder import Benchmark
+    from .rows import read_manifest
+    from .verifying import plan_problems
 
     write = EXPORTERS.load(to)
     options = {name: value for name, value in vars(settings).items() if value}
@@ -90,6 +94,8 @@ def export(
         raise UserError(f"--{wrong[0]} does not apply to --to {to}", allowed=f"--to {' or '.join(having)}")
     opened = benchmark if isinstance(benchmark, Benchmark) else Benchmark(benchmark)
     fetch_pictures(opened.root)
+    if problems := plan_problems(opened, read_manifest(opened.root).to_pylist()):
+        raise UserError(f"{opened.root} is not as it was built: {problems[0]}", run=f"unswayed verify {opened.root}")
     show = progress or (lambda done, total: None)
     if EXPORTERS.part(to).facts.get("named"):
         return write(opened, str(output), show, **options)
@@ -104,6 +110,14 @@ def check_empty(folder: Path) -> None:
         raise UserError(f"{folder} already exists and is not empty", allowed="a new or empty folder")
 
 
+def read_unchanged(root: Path, path: str, digest: str | None) -> bytes:
+    """The bytes of a picture or mask; UserError if they are not those that the manifest has the SHA-256 of."""
+    data = read_file(root / path, MOST_PICTURE)
+    if digest and hashlib.sha256(data).hexdigest() != digest:
+        raise UserError(f"{root / path} has changed since it was built", run=f"unswayed verify {root}")
+    return data
+
+
 def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
     """Copy every labeled picture to FOLDER/edit/class/, which torchvision's ImageFolder and timm read.
 
@@ -113,7 +127,6 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
     import polars as pl
 
     from unswayed.files.text_tables import csv_text
-    from unswayed.files.whole import MOST_PICTURE, make_folder, read_file, write_bytes
 
     from .rows import OK
 
@@ -124,7 +137,7 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
     names = class_folders(benchmark.labels)
     for done, row in enumerate(labeled, start=1):
         place = make_folder(folder / row["edit"] / names[row["label"]])
-        write_bytes(place / Path(row["path"]).name, read_file(benchmark.root / row["path"], MOST_PICTURE))
+        write_bytes(place / Path(row["path"]).name, read_unchanged(benchmark.root, row["path"], row.get("sha256")))
         show(done, len(labeled))
     write_bytes(folder / "class_map.txt", "".join(f"{name}\n" for name in names).encode())
     classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})

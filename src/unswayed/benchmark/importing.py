@@ -27,7 +27,7 @@ from unswayed.sources.labeled import files_below, folders_below, label_lines, li
 from unswayed.sources.pictures import SUFFIXES, check_picture
 from unswayed.sources.source import unique_slugs
 
-from .card import ids_hash, settle_card
+from .card import ids_hash, labels_hash, record_facts, settle_card
 from .datasets_folder import Imported, import_published, is_published
 from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, template_row, write_manifest
 from .settings import ImportSettings
@@ -254,6 +254,7 @@ def _import_release(
                 if progress is not None:
                     progress(len(rows), len(tasks))
     write_manifest(root, rows)
+    record_facts(root, labels_sha256=labels_hash((row.source_id, row.label) for row in rows))
     failures = {row.sample_id: str(row.reason) for row in rows if row.status == FAILED}
     return Imported(root, counts(row.status for row in rows), len(stems), tuple(edits), failures)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import cv2
 import numpy as np
 
 from unswayed.errors import UserError
@@ -11,6 +12,8 @@ from unswayed.errors import UserError
 LEVELS = 32
 OFFSETS = ((0, 1), (1, 1), (1, 0), (1, -1))
 _LUMA = np.array([0.299, 0.587, 0.114])
+# Octave bands of spatial frequency, in cycles per pixel, from the coarsest structure to the grain.
+BANDS = ((1 / 64, 1 / 16), (1 / 16, 1 / 8), (1 / 8, 1 / 4), (1 / 4, 1.0))
 
 
 def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -86,6 +89,24 @@ def background_amplitude(image: np.ndarray, object_mask: np.ndarray) -> float:
     share = behind.mean()
     if share == 0:
         return float("nan")
-    pixels = image.astype(np.float64) / 255
-    pixels = np.where(behind[..., None], pixels - pixels[behind].mean(axis=0), 0.0)
-    return float(np.abs(np.fft.fft2(pixels, axes=(0, 1))).mean() / np.sqrt(share))
+    color = cv2.mean(image, behind.view(np.uint8))[:3]
+    pixels = np.stack([np.subtract(*pair, dtype=np.float32) for pair in zip(cv2.split(image), color, strict=True)])
+    pixels *= behind
+    sizes = np.abs(np.fft.rfft2(pixels)).sum(axis=(0, 1), dtype=np.float64)
+    # The spectrum of real numbers has every column twice, except the first and, where there is one, the middle.
+    twice = 2 * sizes.sum() - sizes[0] - (sizes[-1] if image.shape[1] % 2 == 0 else 0)
+    return float(twice / image.size / 255 / np.sqrt(share))
+
+
+def band_amplitudes(image: np.ndarray, object_mask: np.ndarray) -> np.ndarray:
+    """(4,) float64: the mean |FFT2| of the background's luma in each of `BANDS`; NaN where there is no background.
+
+    image: (H, W, 3) uint8; object_mask: (H, W) in [0, 1]. As in `background_amplitude`, the object is left out.
+    """
+    behind = np.asarray(object_mask) <= 0
+    if not behind.any():
+        return np.full(len(BANDS), np.nan)
+    luma = (image @ _LUMA / 255).astype(np.float32)
+    size = np.abs(np.fft.rfft2(np.where(behind, luma - luma[behind].mean(), 0)))
+    frequency = np.hypot(np.fft.fftfreq(image.shape[0])[:, None], np.fft.rfftfreq(image.shape[1])[None])
+    return np.array([size[(frequency >= low) & (frequency < high)].mean() for low, high in BANDS], np.float64)

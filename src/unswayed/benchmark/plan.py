@@ -83,9 +83,13 @@ class Plan:
         """Every planned picture of one source with its row so far, several runs only if they would differ."""
         label = self.source.label_of(source_id)
         for item, row in self.templates:
-            for run in range(self.settings.runs if self.draws[item.name] else 1):
+            for run in range(max(self.settings.runs if self.draws[item.name] else 1, self.fills_of(item))):
                 seed = picture_seed(self.settings.seed, source_id, row.edit, row.parameters, run)
                 yield item, replace(row, source_id=source_id, run=run, seed=seed, label=label)
+
+    def fills_of(self, item: Item) -> int:
+        """Over how many fills of the object's old place an item is made: several only if it moves or resizes it."""
+        return self.settings.fills if any(edit.compared_with == "reinsertion" for edit in item.chain) else 1
 
     def missing(self, source_id: str, rows: Sequence[Row]) -> int:
         """How many pictures of a source are still to be made: they failed, or were not planned when it was finished."""
@@ -107,7 +111,9 @@ class Plan:
         settings = self.settings
         if settings.guide != self.guide:
             settings = replace(settings, guide=self.guide)
-        return open_renderer(settings, batch_size=settings.batch_size)
+        # Of the whole benchmark, so that a part of it is made in the same way.
+        planned = len(self.source.ids) * sum(settings.runs if drawn else 1 for drawn in self.draws.values())
+        return open_renderer(settings, batch_size=settings.batch_size, planned=planned)
 
     @functools.cached_property
     def guide(self) -> str | None:
@@ -120,6 +126,7 @@ class Plan:
         removal_spec = self.settings.removal
         # Only `strict` changes pictures.
         strict = {"strict": {"tries": self.settings.tries}} if self.settings.quality == "strict" else {}
+        fills = {"fills": self.settings.fills} if self.settings.fills > 1 else {}
         return {
             "format": 1,
             "kind": "build",
@@ -127,6 +134,7 @@ class Plan:
             "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},
             **{name: getattr(self.settings, name) for name in ("frame", "size", "seed", "runs", "whole_objects")},
             **strict,
+            **fills,
             "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec)},
             "renderer": {name: value for name, value in described.items() if name != "batch_size"},
             "device": described.get("device"),

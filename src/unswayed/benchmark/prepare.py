@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unswayed.edits.composition import Impossible, Pool
+from unswayed.edits.composition import Impossible, Pool, Removed
 from unswayed.edits.geometry import border_contact
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import Item
-from unswayed.errors import UserError, reason_of
+from unswayed.errors import BadPicture, UserError, reason_of
 from unswayed.files.downloads import place_of
 from unswayed.labels import imagenet
 from unswayed.masks import open_segmenter
-from unswayed.masks.checks import mask_warnings
+from unswayed.masks.checks import is_unusable, mask_warnings
 from unswayed.rendering.backgrounds import Backgrounds, Removal
-from unswayed.rendering.layers import Layers, png
+from unswayed.rendering.layers import Layers, no_network, png
 from unswayed.rendering.removal import lendable
 from unswayed.rendering.settings import removal_of
 from unswayed.scene import Scene, frame
@@ -70,9 +70,7 @@ class Preparation:
         self.plan, self._removal = plan, removal
         self.seconds = {"decode": 0.0, "compose": 0.0}
         self._framed: OrderedDict[str, Scene] = OrderedDict()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_removal": None}  # another process loads its own
+        self._unusable: set[str] = set()
 
     def __call__(self, source_id: str) -> Prepared:
         self.seconds = {"decode": 0.0, "compose": 0.0}
@@ -81,7 +79,7 @@ class Preparation:
             with self._timed("decode"):
                 scene = self.plan.source[source_id]
                 scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
-                framed = self._keep(frame(scene, settings.frame))
+                framed = self._keep(frame(scene, settings.frame), is_unusable(scene.mask))
         except Exception as error:
             return self._without_pictures(source_id, FAILED, row_reason(error))
         # Framing by the object cuts nothing off, so only the photograph's own border matters there.
@@ -114,7 +112,7 @@ class Preparation:
         # What no draw changes about the row stays: the photograph's border and its notes.
         fresh = replace(fresh, seed=seed, border_contact=row.border_contact, notes=row.notes)
         scene = self.plan.source[row.source_id]
-        framed = self._keep(frame(scene, self.plan.settings.frame))
+        framed = self._keep(frame(scene, self.plan.settings.frame), is_unusable(scene.mask))
         made = self._compose(framed, item, fresh, self._shared(scene, framed))
         if made.layers is None or made.evidence is None:
             return False
@@ -132,13 +130,14 @@ class Preparation:
         try:
             with self._timed("compose"):
                 composition = item.compose(framed, np.random.default_rng(row.seed), self.pool)
-                layers = realize(composition, self.backgrounds, row.seed)
+                if composition.background == Removed(framed.id) and (fill := row.run % self.plan.fills_of(item)):
+                    composition = replace(composition, background=Removed(framed.id, fill))
+                needed = None if self.plan.settings.has_network else composition.needs_network
+                layers = None if needed else realize(composition, self.backgrounds, row.seed)
         except Impossible as impossible:
             return PreparedPicture(replace(row, status=SKIPPED, reason=str(impossible)))
         except Exception as error:
             return PreparedPicture(replace(row, status=FAILED, reason=row_reason(error)))
-        with self._timed("judge"):
-            evidence = None if shared is None else self.witness.of_picture(shared, composition)
         rate = composition.requested.get("pixel_rate")
         row = replace(
             row,
@@ -146,6 +145,10 @@ class Preparation:
             values=dict(composition.requested),
             guide=self.plan.guide if "guide" in item.needs else None,
         )
+        if needed is not None:
+            return PreparedPicture(replace(row, status=SKIPPED, reason=no_network(needed).reason))
+        with self._timed("judge"):
+            evidence = None if shared is None else self.witness.of_picture(shared, composition)
         return PreparedPicture(row, layers, evidence)
 
     def _as_found(self, scene: Scene, row: Row) -> PreparedPicture:
@@ -205,11 +208,17 @@ class Preparation:
         """Return a framed scene whose background can be used; a few are cached because they are soon needed again."""
         if scene_id not in self._framed:
             with self._timed("decode"), self._timed("pool"):
-                self._keep(frame(self.plan.source[scene_id], self.plan.settings.frame))
+                scene = self.plan.source[scene_id]
+                self._keep(frame(scene, self.plan.settings.frame), is_unusable(scene.mask))
+        if scene_id in self._unusable:
+            raise BadPicture(f"{scene_id}: its mask is all white or inverted")
         return lendable(self._framed[scene_id], self.plan.settings.size)
 
-    def _keep(self, framed: Scene) -> Scene:
+    def _keep(self, framed: Scene, unusable: bool) -> Scene:
+        """Cache a framed scene; unusable: whether its mask is, so that it lends no background."""
         self._framed[framed.id] = framed
+        if unusable:
+            self._unusable.add(framed.id)
         while len(self._framed) > 4:
             self._framed.popitem(last=False)
         return framed

@@ -15,11 +15,14 @@ from unswayed.edits.composition import Composition, Removed
 from unswayed.edits.geometry import box, outline, resized
 from unswayed.files.whole import write_bytes
 from unswayed.masks import Segmenter
+from unswayed.masks.checks import is_unusable
 from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.removal import generous
 from unswayed.scene import MaskOrigin, Scene
 
 from . import validity
+from .measures import band_amplitudes
 from .rows import ORIGINAL_EDIT, SKIPPED, WORST_MASKS, Row
 
 if TYPE_CHECKING:
@@ -38,8 +41,9 @@ class Evidence:
 
     original: (S, S, 3) uint8, the framed photograph; mask: (S, S) float32, its object; box: the object's upper left and
     lower right corner in the unit square; seam, outline: the functions of `validity` of the photograph and its
-    mask; left: the most that is left of a removed object, by the names `residue` (its details), `recognized` (a
-    classifier) and `salient` (a salient-object network), empty where nothing was removed.
+    mask; unusable: whether that mask is all white or inverted; left: the most that is left of a removed object, by
+    the names `residue` (its details), `recognized` (a classifier) and `salient` (a salient-object network), and how far
+    its fill is off, empty where nothing was removed.
     """
 
     original: np.ndarray
@@ -47,6 +51,7 @@ class Evidence:
     box: tuple[np.ndarray, np.ndarray]
     seam: float
     outline: float
+    unusable: bool = False
     left: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -65,7 +70,7 @@ class Witness:
         self.backgrounds = backgrounds
         self._classifier = None if classifier is None else functools.cache(classifier)
         self._segmenter = None if segmenter is None else functools.cache(segmenter)
-        self._removals: dict[str, dict[str, float]] = {}
+        self._removals: dict[Removed, dict[str, float]] = {}
 
     def of_source(self, scene: Scene, framed: Scene) -> Evidence:
         """What all pictures of one source share."""
@@ -75,25 +80,25 @@ class Witness:
         image, mask = (cv2.resize(array, shape, interpolation=cv2.INTER_AREA) for array in (scene.image, scene.mask))
         original, own = resized(framed.image, size), resized(framed.mask, size)
         seam, bare = validity.seam(original, own) or 0.0, validity.unsupported_outline(image, mask)
-        return Evidence(original, own, box(outline(framed.mask)), seam, bare)
+        return Evidence(original, own, box(outline(framed.mask)), seam, bare, is_unusable(scene.mask))
 
     def of_picture(self, shared: Evidence, composition: Composition) -> Evidence:
-        """The same with what the removals left that this composition uses."""
-        used = [composition.background, *(cover.fill for cover in composition.covers)]
-        most: dict[str, float] = {}
-        for background in used:
-            if isinstance(background, Removed):
-                for name, value in self._removal(background, composition).items():
-                    most[name] = max(value, most.get(name, 0.0))
-        return replace(shared, left=most)
+        """The same with what the removal left that this composition uses."""
+        background = composition.background
+        return replace(shared, left=self._removal(background, composition) if isinstance(background, Removed) else {})
 
     def _removal(self, removed: Removed, composition: Composition) -> dict[str, float]:
-        if removed.scene_id not in self._removals:
+        if removed not in self._removals:
             own = removed.scene_id == composition.scene_id
             scene: Any = composition if own else self.backgrounds.pool.load(removed.scene_id)
             size = self.backgrounds.size
             background, mask = self.backgrounds.resolve(removed, composition), resized(scene.mask, size)
-            left = {"residue": validity.residue(background, resized(scene.image, size), mask)}
+            hole = generous(mask)
+            left = {
+                "residue": validity.residue(background, resized(scene.image, size), mask),
+                "fill_color": validity.fill_color(background, hole),
+                "fill_texture": validity.fill_texture(background, hole),
+            }
             if self._classifier is not None and scene.label is not None:
                 classifier = self._classifier()
                 answers = classifier.logits(classifier.prepare(background)[None]).softmax(1)
@@ -102,8 +107,8 @@ class Witness:
                 from unswayed.masks.sam2 import overlap
 
                 left["salient"] = overlap(self._segmenter()(background, None), mask)
-            self._removals[removed.scene_id] = {name: value for name, value in left.items() if value is not None}
-        return self._removals[removed.scene_id]
+            self._removals[removed] = {name: value for name, value in left.items() if value is not None}
+        return self._removals[removed]
 
 
 def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
@@ -127,6 +132,8 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
         "seam": None if seam is None else max(0.0, seam - evidence.seam),
         "crop": validity.crop_loss(mask),
         "outline": evidence.outline,
+        "mask": 1.0 if evidence.unusable else None,
+        "complexity": _unreached(picture, layers, evidence),
         **evidence.left,
     }
     if faults["outside"] == 0:
@@ -138,6 +145,18 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
         "sharpness": validity.sharpness_change(picture, layers.background, clear),
         "edges": validity.straight_edge(picture, layers.background, clear),
     }
+
+
+def _unreached(picture: np.ndarray, layers: Layers, evidence: Evidence) -> float | None:
+    """How far a background that is to be simpler or more complex than the photograph's is from it, at its worst band:
+    the squared ratio of amplitudes, below 1 where it was reached.
+    """
+    guidance = layers.guidance
+    if guidance is None or guidance.kind != "complexity" or guidance.strength == 0:
+        return None
+    after, before = (band_amplitudes(image, layers.mask) for image in (picture, evidence.original))
+    ratio = before / np.maximum(after, 1e-9) if guidance.strength > 0 else after / np.maximum(before, 1e-9)
+    return float(np.max(ratio**2)) if np.isfinite(ratio).all() else None
 
 
 def left_out(row: Row, tries: int) -> Refused:

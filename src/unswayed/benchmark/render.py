@@ -1,4 +1,4 @@
-"""Rendering prepared sources into finished rows: one source at a time, or in a network's batches that mix sources.
+"""Making the pictures and rows of one source in a worker; a network renders in a process for many of them.
 
 Pictures and masks are written to temporary files first; all of a source are then synced and renamed at once.
 """
@@ -9,20 +9,18 @@ import contextlib
 import hashlib
 import os
 import time
-from collections import deque
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from unswayed.edits.recipes import Start
-from unswayed.errors import UserError
 from unswayed.files.storage import upload
 from unswayed.files.whole import PART, explained, open_beside
 from unswayed.jobs import Outcome, run_tasks
-from unswayed.jobs.resources import prefetch
-from unswayed.jobs.scheduling import counting_waits
 from unswayed.rendering.backgrounds import Removal
 from unswayed.rendering.layers import NetworkRenderer, Refused, Rendered, Renderer, mask_levels, png, written_rate
 from unswayed.rendering.settings import removal_of
@@ -30,9 +28,10 @@ from unswayed.rendering.settings import removal_of
 from .card import Card
 from .measures import background_measures
 from .plan import Plan
-from .prepare import Preparation, Prepared, PreparedPicture, row_reason
+from .prepare import Preparation, PreparedPicture
 from .quality import is_invalid, judged, left_out
 from .rows import FAILED, MASKS, Row, counts, picture_path, write_rows
+from .serving import Address, Client, Service, render_safely
 
 # A temporary file, and the path next to it that it gets when it is settled.
 Waiting = tuple[Path, Path]
@@ -98,18 +97,27 @@ class Written:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def write_picture(root: Path, picture: PreparedPicture, answer: Rendered | Refused) -> Written:
-    """Write the picture and its mask to temporary files, or put the renderer's refusal into the row.
+def write(root: Path, picture: PreparedPicture, answer: Rendered | Refused | None) -> Written:
+    """Write the picture and its mask, or the bytes of its file, to temporary files, or put a refusal into the row.
 
     Its validity is measured unless the row already has it, or there is no evidence to measure it with.
     """
     row, layers, evidence = picture.row, picture.layers, picture.evidence
-    assert layers is not None
     if isinstance(answer, Refused):
         return Written(replace(row, status=answer.status, reason=answer.reason))
     began = time.perf_counter()
-    if evidence is not None and row.validity is None:
-        row = judged(row, layers, answer, evidence)
+    if picture.data is not None:
+        row = replace(row, sha256=hashlib.sha256(picture.data).hexdigest())
+        file = write_beside(root / str(row.path), picture.data)
+        return Written(row, (file,), {"write": time.perf_counter() - began})
+    if answer is None or layers is None:
+        return Written(row)
+    if evidence is not None:
+        if row.validity is None:
+            row = judged(row, layers, answer, evidence)
+        row = replace(row, measures={**answer.measures, **background_measures(answer.image, layers.mask)})
+    else:
+        row = replace(row, measures=dict(answer.measures))
     judged_at = time.perf_counter()
     levels = mask_levels(layers.mask)
     image, mask = png(answer.image), png(levels)
@@ -121,159 +129,75 @@ def write_picture(root: Path, picture: PreparedPicture, answer: Rendered | Refus
         mask_path=picture_path(row.edit, row.source_id, row.run, folder=MASKS),
         mask_sha256=hashlib.sha256(mask).hexdigest(),
         pixel_rate=written_rate(levels),
-        measures={**answer.measures, **({} if evidence is None else background_measures(answer.image, layers.mask))},
     )
     files = write_beside(root / str(row.path), image), write_beside(root / str(row.mask_path), mask)
     seconds = {"judge": judged_at - began, "encode": encoded_at - judged_at, "write": time.perf_counter() - encoded_at}
     return Written(row, files, seconds)
 
 
-def write_file(root: Path, row: Row, data: bytes) -> Written:
-    """Write unchanged bytes to a temporary file."""
-    started = time.perf_counter()
-    waiting = write_beside(root / str(row.path), data)
-    row = replace(row, sha256=hashlib.sha256(data).hexdigest())
-    return Written(row, (waiting,), {"write": time.perf_counter() - started})
-
-
 @dataclass(frozen=True)
 class Summary:
-    """The result of one source: the number of rows of each status, the seconds of each stage, and the passes of a
-    network where another process made them."""
+    """The result of one source: the number of rows of each status, the seconds of each stage, the passes of a network,
+    and the CPU seconds of the process that prepared and wrote its pictures."""
 
     source_id: str
     counts: dict[str, int]
-    seconds: dict[str, float]
+    seconds: dict[str, float] = field(default_factory=dict)
     passes: int = 0
+    cpu: float = 0.0
 
 
 class SourceBuilder:
-    """The function that workers call with a source's id: it makes and writes all its pictures and returns a summary."""
+    """The function that workers call with a source's id: it makes and writes all its pictures and returns a summary.
 
-    def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
-        self.plan, self.preparation = plan, Preparation(plan, removal)
+    removal: the plan's, if it is already loaded and this process uses it; service: what renders in another process.
+    """
+
+    imports = ("cv2",)  # what a new process imports before its first task; the network is elsewhere
+
+    def __init__(self, plan: Plan, removal: Removal | None = None, service: Address | None = None) -> None:
+        self.plan, self.removal, self.service = plan, removal, service
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"plan": self.plan, "removal": None, "service": self.service}  # another process loads its own removal
 
     def __call__(self, source_id: str) -> Summary:
-        again = self.preparation if self.plan.settings.quality == "strict" else None
-        prepared, group = [self.preparation(source_id)], self.plan.settings.batch_size or 16
-        [summary] = render_stream(self.plan.root, self.renderer, group, prepared, writers=1, again=again)
-        return summary
+        began, root = time.process_time(), self.plan.root
+        prepared = self.preparation(source_id)
+        pictures = [picture for picture in prepared.pictures if picture.layers is not None]
+        started = time.perf_counter()
+        answers = render_safely(self.renderer, [picture.layers for picture in pictures if picture.layers is not None])
+        if self.plan.settings.quality == "strict":
+            answers = rerolled(self.preparation, self.renderer, pictures, answers)
+        rendered = time.perf_counter() - started
+        answered = {id(picture): answer for picture, answer in zip(pictures, answers, strict=True)}
+        written = [write(root, picture, answered.get(id(picture))) for picture in prepared.pictures]
+        started = time.perf_counter()
+        settle(part for each in written for part in each.files)
+        rows = [each.row for each in written]
+        write_rows(root, source_id, rows)
+        seconds: defaultdict[str, float] = defaultdict(float, prepared.seconds)
+        for spent in (
+            *(each.seconds for each in written),
+            {"render": rendered, "write": time.perf_counter() - started},
+        ):
+            for stage in spent:
+                seconds[stage] += spent[stage]
+        passes = sum(int(row.measures.get("passes", 0)) for row in rows)
+        cpu = time.process_time() - began
+        return Summary(source_id, counts(row.status for row in rows), dict(seconds), passes, cpu)
 
     @cached_property
     def renderer(self) -> Renderer:
-        return self.plan.open_renderer()
+        if self.service is None:
+            return self.plan.open_renderer()
+        os.nice(BEHIND)  # the process that feeds the GPU comes first
+        return Client(self.service)
 
-
-@dataclass
-class _OpenSource:
-    """A source whose pictures are being rendered; written: by their numbers; waiting: how many are not yet."""
-
-    prepared: Prepared
-    written: dict[int, Future[Written]] = field(default_factory=dict)
-    waiting: int = 0
-    rendered: float = 0.0
-
-    def finish(self, root: Path) -> Summary:
-        """Wait for the source's files, rename them and write its row file."""
-        written = {number: future.result() for number, future in self.written.items()}
-        pictures = enumerate(self.prepared.pictures)
-        rows = [written[number].row if number in written else picture.row for number, picture in pictures]
-        started = time.perf_counter()
-        settle(part for file in written.values() for part in file.files)
-        write_rows(root, self.prepared.source_id, rows)
-        stages = {"render": self.rendered, "write": time.perf_counter() - started}
-        for stage in ("encode", "judge", "write"):
-            stages[stage] = stages.get(stage, 0.0) + sum(file.seconds.get(stage, 0.0) for file in written.values())
-        stages["judge"] += self.prepared.seconds.get("judge", 0.0)
-        seconds = {**self.prepared.seconds, **stages}
-        return Summary(self.prepared.source_id, counts(row.status for row in rows), seconds)
-
-
-class _Stream:
-    """Pictures that wait for the renderer, and sources whose files are being written."""
-
-    def __init__(self, root: Path, renderer: Renderer, pool: ThreadPoolExecutor, again: Preparation | None) -> None:
-        self.root, self.renderer, self.pool, self.again = root, renderer, pool, again
-        self.queue: deque[tuple[_OpenSource, int]] = deque()
-        self.finishing: deque[Future[Summary]] = deque()
-
-    def add(self, prepared: Prepared) -> None:
-        source = _OpenSource(prepared)
-        for number, picture in enumerate(prepared.pictures):
-            if picture.data is not None:
-                source.written[number] = self.pool.submit(write_file, self.root, picture.row, picture.data)
-            elif picture.layers is not None:
-                self.queue.append((source, number))
-                source.waiting += 1
-        self._finish_if_complete(source)
-
-    def render(self, count: int) -> None:
-        batch = [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
-        pictures = [source.prepared.pictures[number] for source, number in batch]
-        started = time.perf_counter()
-        answers = render_safely(self.renderer, pictures)
-        if self.again is not None:
-            answers = rerolled(self.again, self.renderer, pictures, answers)
-        share = (time.perf_counter() - started) / len(batch)
-        for (source, number), picture, answer in zip(batch, pictures, answers, strict=True):
-            source.written[number] = self.pool.submit(write_picture, self.root, picture, answer)
-            source.waiting -= 1
-            source.rendered += share
-            self._finish_if_complete(source)
-
-    def _finish_if_complete(self, source: _OpenSource) -> None:
-        if not source.waiting:
-            # Its pictures were submitted before this and a pool starts tasks in order, so there is no deadlock.
-            self.finishing.append(self.pool.submit(source.finish, self.root))
-
-    def finished(self, most: int) -> Iterator[Summary]:
-        """The sources that are finished; waits where more than `most` are not."""
-        while self.finishing and (self.finishing[0].done() or len(self.finishing) > most):
-            yield self.finishing.popleft().result()
-
-
-def render_stream(
-    root: Path,
-    renderer: Renderer,
-    group: int,
-    sources: Iterable[Prepared],
-    writers: int = 2,
-    again: Preparation | None = None,
-) -> Iterator[Summary]:
-    """Yield summaries as sources are finished; the renderer gets `group` pictures, of any sources, at a time.
-
-    It runs in this thread and waits only for `sources`; PNGs are encoded and written by `writers` threads.
-    again: makes invalid pictures again; None leaves them unchanged.
-    """
-    with ThreadPoolExecutor(writers, thread_name_prefix="write") as pool:
-        stream = _Stream(root, renderer, pool, again)
-        try:
-            for prepared in sources:
-                stream.add(prepared)
-                while len(stream.queue) >= group:
-                    stream.render(group)
-                yield from stream.finished(most=4 * group)
-            while stream.queue:
-                stream.render(group)
-            yield from stream.finished(most=0)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def render_safely(renderer: Renderer, pictures: Sequence[PreparedPicture]) -> list[Rendered | Refused]:
-    """Return the renderer's results; if a batch fails, its pictures are tried one by one and bad ones marked failed.
-
-    A user's mistake (no memory for a single picture, a broken network) ends the run instead.
-    """
-    try:
-        return renderer.render([picture.layers for picture in pictures if picture.layers is not None])
-    except UserError:
-        raise
-    except Exception as error:
-        if len(pictures) > 1:
-            return [answer for picture in pictures for answer in render_safely(renderer, [picture])]
-        return [Refused(row_reason(error), status=FAILED)]
+    @cached_property
+    def preparation(self) -> Preparation:
+        remote = self.service is not None and self.service.removal is not None
+        return Preparation(self.plan, self.renderer if remote else self.removal)  # type: ignore[arg-type]
 
 
 def rerolled(
@@ -303,8 +227,8 @@ def rerolled(
         waiting = [number for number in invalid if preparation.again(pictures[number], attempt)]
         if not waiting:
             return answers
-        made = render_safely(renderer, [pictures[number] for number in waiting])
-        for number, answer in zip(waiting, made, strict=True):
+        layers = [again for number in waiting if (again := pictures[number].layers) is not None]
+        for number, answer in zip(waiting, render_safely(renderer, layers), strict=True):
             answers[number] = answer
 
 
@@ -312,11 +236,7 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
     """Write the rows of a source whose worker died or failed, all failed with that reason."""
     rows = plan.unmade(source_id, FAILED, reason)
     write_rows(plan.root, source_id, rows)
-    return Summary(source_id, counts(row.status for row in rows), {})
-
-
-# A renderer gets this many batches per call: with fewer calls its batches are less often partly empty at the end.
-BATCHES = 8
+    return Summary(source_id, counts(row.status for row in rows))
 
 
 def describe_network(plan: Plan, device: str) -> tuple[Card, dict[Start, int]]:
@@ -336,9 +256,8 @@ class NetworkBuilder:
     def stream(self, ids: Iterable[str], device: str) -> Iterator[Outcome[str, Summary]]:
         plan = self.plan.on(device)
         renderer = plan.open_renderer()
-        passes: dict[str, int] = {}
-        for summary in through_network(plan, renderer, removal_of(plan.settings), ids, passes.__setitem__):
-            yield Outcome(summary.source_id, replace(summary, passes=passes.pop(summary.source_id)))
+        for summary in through_network(plan, renderer, removal_of(plan.settings), ids):
+            yield Outcome(summary.source_id, summary)
 
 
 def through_network(
@@ -346,40 +265,19 @@ def through_network(
     renderer: Renderer,
     removal: Removal,
     ids: Iterable[str],
-    on_prepared: Callable[[str, int], None],
+    on_passes: Callable[[int], None] | None = None,
 ) -> Generator[Summary, None, None]:
-    """Build the sources: workers prepare them in advance, and the renderer's batches mix several sources.
+    """Build the sources: worker processes prepare and write them, this one renders their pictures in mixed batches.
 
-    on_prepared: called with a source and the passes of the network that its pictures take.
+    on_passes: called after every pass of the network with the number of pictures in it.
     """
-    described, settings = renderer.describe(), plan.settings
-    on_cpu = described.get("device") == "cpu"
-    workers = settings.workers or _preparers(on_cpu, settings.per_gpu)
-    at_once = int(described.get("batch_size") or 1)
-    group = at_once if at_once == 1 else BATCHES * at_once
-    given_up: list[Summary] = []
-    again = Preparation(plan, removal) if settings.quality == "strict" else None
-
-    def prepared() -> Generator[Prepared, None, None]:
+    on_cpu = renderer.describe().get("device") == "cpu"
+    workers = plan.settings.workers or _workers(on_cpu, plan.settings.per_gpu)
+    with Service(renderer, removal, on_passes) as service:
         # In processes of their own, so that a picture that crashes its decoder costs only itself.
-        for outcome in run_tasks(Preparation(plan, removal), ids, workers, apart=True):
-            pictures = () if outcome.result is None else outcome.result.pictures
-            layers = [picture.layers for picture in pictures if picture.layers is not None]
-            starts = [(each.start, each.needs_network is not None) for each in layers]
-            on_prepared(outcome.task, sum(passes_of(renderer, start) for start in starts))
-            if outcome.result is not None:
-                yield outcome.result
-            else:
-                given_up.append(give_up(plan, outcome.task, str(outcome.failure)))
-
-    # If the network uses the same cores, preparing in advance would slow it down.
-    count = group // (len(plan.recipe.items) * settings.runs) + 2
-    with contextlib.closing(prepared() if on_cpu else prefetch(prepared(), count)) as sources:
-        for summary in render_stream(plan.root, renderer, group, counting_waits(sources), again=again):
-            yield summary
-            while given_up:
-                yield given_up.pop()
-    yield from given_up
+        outcomes = run_tasks(SourceBuilder(plan, service=service.address), ids, workers, apart=True)
+        for outcome in service.run(outcomes):
+            yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
 
 
 def passes_of(renderer: Renderer, start: Start) -> int:
@@ -387,10 +285,17 @@ def passes_of(renderer: Renderer, start: Start) -> int:
     return renderer.passes(*start) if isinstance(renderer, NetworkRenderer) else 0
 
 
-def _preparers(on_cpu: bool, per_gpu: int) -> int:
-    """How many processes prepare pictures for a network: a few for a GPU, one for the CPU."""
+# How much later than the process with the network its workers get a core.
+BEHIND = 10
+# Workers for each core of a GPU: while some wait for their pictures, others prepare and write theirs.
+FOR_A_CORE, MOST = 3, 64
+
+
+def _workers(on_cpu: bool, per_gpu: int) -> int:
+    """How many processes prepare and write pictures for a network: two for the CPU, since it does both."""
     if on_cpu:
-        return 1
+        return 2
     import torch
 
-    return max(1, min(4, (os.cpu_count() or 1) // (max(1, torch.cuda.device_count()) * per_gpu) - 1))
+    share = (os.cpu_count() or 1) / (max(1, torch.cuda.device_count()) * per_gpu)
+    return max(2, min(MOST, round(FOR_A_CORE * share)))

@@ -29,6 +29,10 @@ class BuildSettings(EngineSettings, RenderSettings):
         str | Recipe, Option("A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file.")
     ] = "imagenet-e"
     runs: Annotated[int, Option("How many times each edit with a random choice is repeated.")] = 1
+    fills: Annotated[
+        int,
+        Option("How many different fills of the object's old place the edits that move or resize it are made over."),
+    ] = 1
     whole_objects: Annotated[bool, Option("Leave out scenes whose object is cut off by the photograph's border.")] = (
         False
     )
@@ -52,6 +56,7 @@ class BuildSettings(EngineSettings, RenderSettings):
         RenderSettings.__post_init__(self)
         EngineSettings.__post_init__(self)
         check_range("runs", self.runs, 1, 1000)
+        check_range("fills", self.fills, 1, 100)
         check_choice("quality", self.quality, Quality)
         check_range("tries", self.tries, 0, 100)
         for name, number in (("batch size", self.batch_size), ("number of workers", self.workers)):

@@ -8,7 +8,7 @@ of 256 pixels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -32,7 +32,11 @@ class Limits:
     noise: gray levels of noise that the background gained; sharpness: factors of two by which its sharpness changed;
     edges: gray levels of the straight edges that the background gained; crop: share of the object that a
     central crop of 7/8 cuts off; outline: length of the mask's outline along one straight line with no edge in
-    the photograph, as a share of the object's size.
+    the photograph, as a share of the object's size; mask: 1 for a mask that is all white or inverted;
+    complexity: of a background that was to be simpler or more complex than the photograph's, the
+    squared ratio of their amplitudes in the worst octave band, 1 where nothing changed;
+    fill_color: how far a color of what fills a removed object's place is from every color around it, in CIELAB scaled
+    to 255; fill_texture: factors of two between the fine texture of the fill and of its surroundings.
     """
 
     rate: float = 0.0025
@@ -47,7 +51,11 @@ class Limits:
     sharpness: float = 3.0
     edges: float = 28.0
     crop: float = 0.6
-    outline: float = 0.4
+    outline: float = 0.45
+    mask: float = 0.5
+    complexity: float = 1.0
+    fill_color: float = 40.0
+    fill_texture: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ def judge(faults: Mapping[str, float | None], limits: Limits | None = None) -> V
     >>> judge({"noise": 8.0}).reasons
     ('the background gained noise of 8.0 gray levels (limit 3)',)
     """
-    held_to = asdict(limits or Limits())
+    held_to = vars(limits or Limits())
     scores = {
         name: 1 / (1 + (value / held_to[name]) ** 2)
         for name, value in faults.items()
@@ -97,6 +105,10 @@ _WORDS = {
     "edges": "the background has new straight edges of {:.0f} gray levels",
     "crop": "a central crop cuts off {:.0%} of the object",
     "outline": "the mask's outline is straight without an edge in the photograph, over {:.2f} object sizes",
+    "mask": "the mask is all white or inverted",
+    "complexity": "the background did not become simpler or more complex as asked: {:.2f} in its worst octave band",
+    "fill_color": "the filled area has a color {:.0f} levels from every color around it",
+    "fill_texture": "the texture of the filled area differs from its surroundings by {:.1f} factors of two",
 }
 
 
@@ -105,7 +117,8 @@ def changed_share(picture: np.ndarray, promised: np.ndarray, where: np.ndarray) 
     count = int(np.count_nonzero(where))
     if count == 0:
         return None
-    return float(np.count_nonzero((picture != promised).any(axis=2) & where)) / count
+    red, green, blue = cv2.split((picture != promised).view(np.uint8))
+    return float(np.count_nonzero((red | green | blue).view(bool) & where)) / count
 
 
 def position_error(mask: np.ndarray, original_mask: np.ndarray, shift: tuple[float, float]) -> float:
@@ -133,18 +146,24 @@ def crop_loss(mask: np.ndarray, kept: float = 7 / 8) -> float:
 
 def seam(picture: np.ndarray, mask: np.ndarray) -> float | None:
     """Gray levels by which rim pixels lie off the line between the colors on their two sides; None without a rim."""
+    # Nothing further than this from the object's edge counts, so only the part with the object is looked at.
+    reach = 7
+    rows, columns = (np.flatnonzero((mask >= 0.05).any(axis=axis)) for axis in (1, 0))
+    if not len(rows):
+        return None
+    window = tuple(slice(max(lines[0] - 2 * reach, 0), lines[-1] + 1 + 2 * reach) for lines in (rows, columns))
+    picture, mask = picture[window], mask[window]
     solid, empty = mask > 0.95, mask < 0.05
     kernel = np.ones((3, 3), np.uint8)
     rim = (cv2.dilate((~empty).astype(np.uint8), kernel) > 0) & (cv2.dilate((~solid).astype(np.uint8), kernel) > 0)
-    reach = 7
-    weights = [(region & ~rim).astype(np.float32) for region in (solid, empty)]
-    sums = [cv2.boxFilter(weight, -1, (reach, reach), normalize=False) for weight in weights]
+    regions = [(region & ~rim).view(np.uint8) for region in (solid, empty)]
+    sums = [cv2.boxFilter(region, cv2.CV_32F, (reach, reach), normalize=False) for region in regions]
     at = rim & (sums[0] > 2) & (sums[1] > 2)
     if np.count_nonzero(at) < 8:
         return None
     front, behind = (
-        cv2.boxFilter(picture * weight[..., None], -1, (reach, reach), normalize=False)[at] / total[at][:, None]
-        for weight, total in zip(weights, sums, strict=True)
+        cv2.boxFilter(cv2.copyTo(picture, region), cv2.CV_32F, (reach, reach), normalize=False)[at] / total[at][:, None]
+        for region, total in zip(regions, sums, strict=True)
     )
     colors = picture[at].astype(np.float32)
     along = front - behind
@@ -273,8 +292,7 @@ def unsupported_outline(original: np.ndarray, mask: np.ndarray) -> float:
             # A line on the grid of pixels strays from itself by 0.3 pixels; the outline of an object by more.
             stray = float(((points - first) @ _normal(first, last)).std()) / scale
             stretches.append((first, last, length * float(bare) * float(np.clip((0.7 - stray) / 0.3, 0, 1))))
-    lengths = [_length_on_line(first, last, stretches, 2 * scale) for first, last, _ in stretches]
-    return max(lengths, default=0.0) / area**0.5
+    return _most_on_a_line(stretches, 2 * scale) / area**0.5
 
 
 def _straight_stretches(contour: np.ndarray, tolerance: float) -> list[np.ndarray]:
@@ -287,17 +305,16 @@ def _straight_stretches(contour: np.ndarray, tolerance: float) -> list[np.ndarra
     return [turned[first : last + 1] for first, last in zip(places, ends, strict=True)]
 
 
-def _length_on_line(
-    first: np.ndarray, last: np.ndarray, stretches: list[tuple[np.ndarray, np.ndarray, float]], reach: float
-) -> float:
-    """The sum of the stretches that lie within `reach` of the line through two points and run in its direction."""
-    normal = _normal(first, last)
-    return sum(
-        length
-        for start, end, length in stretches
-        if max(abs((start - first) @ normal), abs((end - first) @ normal)) < reach
-        and (end - start) @ (last - first) > 0
-    )
+def _most_on_a_line(stretches: list[tuple[np.ndarray, np.ndarray, float]], reach: float) -> float:
+    """The largest sum of the stretches that lie within `reach` of the line of one of them and run in its direction."""
+    if not stretches:
+        return 0.0
+    starts, ends = (np.stack([stretch[side] for stretch in stretches]) for side in (0, 1))
+    along = ends - starts
+    normals = np.stack([_normal(*stretch[:2]) for stretch in stretches])
+    off = [np.abs(((points[None] - starts[:, None]) * normals[:, None]).sum(axis=2)) for points in (starts, ends)]
+    near = (np.maximum(*off) < reach) & (along @ along.T > 0)
+    return float((near @ np.array([length for *_, length in stretches])).max())
 
 
 def _normal(first: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -323,3 +340,25 @@ def _support(soft: np.ndarray, first: np.ndarray, last: np.ndarray, scale: float
     steps = np.abs(lines[4:] - lines[:-4]).mean(axis=(1, 2))  # across 4 pixels, centered at the offsets -9 ... 9
     at_line, beside = float(steps[6:13].max()), float(np.concatenate([steps[:5], steps[14:]]).mean())
     return float(np.clip(at_line / max(beside, 2.0) - 1.2, 0, 1))
+
+
+def fill_color(background: np.ndarray, hole: np.ndarray) -> float | None:
+    """The largest distance of a color of the fill, over cells of 1/32 of the side, to the nearest color around it."""
+    cells = cv2.resize(cv2.cvtColor(background, cv2.COLOR_RGB2LAB), (32, 32), interpolation=cv2.INTER_AREA)
+    covered = cv2.resize(hole.astype(np.float32), (32, 32), interpolation=cv2.INTER_AREA)
+    inside, outside = (cells[chosen].astype(np.float32) for chosen in (covered > 0.99, covered < 0.01))
+    if not len(inside) or not len(outside):
+        return None
+    return float(np.linalg.norm(inside[:, None] - outside[None], axis=2).min(axis=1).max())
+
+
+def fill_texture(background: np.ndarray, hole: np.ndarray) -> float | None:
+    """|log2| of the ratio of fine detail in the fill to that in a band of a twelfth of the side around it."""
+    gray = cv2.cvtColor(background, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    fine = gray - cv2.GaussianBlur(gray, (0, 0), 2)
+    reach = max(hole.shape[0] // 12, 3)
+    ring = (cv2.dilate(hole.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)) > 0) & ~hole
+    if not hole.any() or not ring.any():
+        return None
+    # Half a gray level keeps the noise of two flat areas from counting.
+    return float(abs(np.log2((fine[hole].std() + 0.5) / (fine[ring].std() + 0.5))))

@@ -18,6 +18,7 @@ from unswayed.files.whole import MOST_PICTURE, hash_files, read_file
 from unswayed.rendering.layers import written_rate
 from unswayed.sources.pictures import pixels_of
 
+from .card import labels_hash
 from .folder import Benchmark
 from .rows import (
     FAILED,
@@ -90,7 +91,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
         raise UserError(f"{benchmark.root / MANIFEST} has no column {', '.join(missing)}")
     rows = table.to_pylist()
     fetch_pictures(benchmark.root)
-    problems = _plan_problems(benchmark, rows)
+    problems = plan_problems(benchmark, rows)
     files = 0
     with ThreadPoolExecutor(workers) as pool:
         for number, (read, wrong) in enumerate(pool.map(lambda row: _check_row(benchmark.root, row), rows), start=1):
@@ -115,10 +116,13 @@ def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 
     return [problem for problem in problems if problem is not None]
 
 
-def _plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
+def plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
     """What is missing or duplicated in the manifest, compared with the card and the row files."""
     seen = Counter(row["sample_id"] for row in rows)
     problems = [Problem(name, f"appears {count} times in the manifest") for name, count in seen.items() if count > 1]
+    built_with = benchmark.card.get("labels_sha256")
+    if built_with not in (None, labels_hash((row["source_id"], row["label"]) for row in rows)):
+        problems.append(Problem(MANIFEST, "has labels that are not those that the benchmark was made with"))
     if benchmark.card.get("kind") != "build":
         return problems
     by_source: dict[str, list[Record]] = {}

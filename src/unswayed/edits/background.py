@@ -240,6 +240,9 @@ class Background(Edit):
         strength = f" (λ = {self.strength:+g})".replace("-", "−") if self.kind in STRENGTHS else ""
         return f"{KINDS[self.kind]}{strength}"
 
+    def words(self, chained: bool = False) -> str:
+        return "background redrawn" if self.kind == "inversion" else f"{self.kind} background"
+
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         changed = replace(
             composition,

@@ -42,6 +42,9 @@ class Blur(Edit):
         subject = "object and background" if self.where == "both" else self.where
         return f"{subject} blurred over {self.pixels:g} pixels"
 
+    def words(self, chained: bool = False) -> str:
+        return f"{'all' if self.where == 'both' else self.where} blurred, {self.pixels:g} px"
+
 
 def blurred(image: np.ndarray, weight: np.ndarray, pixels: float) -> Layer:
     """Return the layer blurred with a disc of `pixels` radius; only its own pixels (by weight) mix."""

@@ -45,6 +45,9 @@ class Color(Edit):
         scaled = "" if self.saturation == 1 else f", saturation times {self.saturation:g}"
         return f"object's hue turned by {self.hue:g}°{scaled}".replace("-", "−")
 
+    def words(self, chained: bool = False) -> str:
+        return "gray object" if self.saturation == 0 else f"hue {self.hue:+g}°".replace("-", "−")
+
 
 def recolored(image: np.ndarray, weight: np.ndarray, hue: float, saturation: float) -> Layer:
     """Return the pixels with the hue rotated by `hue` degrees and the saturation scaled, at unchanged lightness."""

@@ -26,9 +26,10 @@ class Original:
 
 @dataclass(frozen=True)
 class Removed:
-    """The picture of scene `scene_id` with its object removed."""
+    """The picture of scene `scene_id` with its object removed; fill: which of several fills of its place."""
 
     scene_id: str
+    fill: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ class Guidance:
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """What hides a part of the object: `alpha` (S, S) float32 over the canvas, filled from the picture `fill`."""
+    """What hides a part of the object: `pixels` (S, S, 3) uint8 where `alpha` (S, S) float32 over the canvas says."""
 
     alpha: np.ndarray
-    fill: PictureReference
+    pixels: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

@@ -235,6 +235,11 @@ class Edit(ABC):
         """Return a short description of this edit with these parameters, for the report."""
         return f"{self.name} {self.level:g}" if isinstance(self.level, float) else f"{self.name} {self.level}"
 
+    def words(self, chained: bool = False) -> str:
+        """Return what a stranger would call this edit, in a few words; chained: whether it is one of several edits,
+        as in `small and turned`."""
+        return f"{self.name} {self.level:g}" if isinstance(self.level, float) else f"{self.name} {self.level}"
+
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:
         """Return the edit for a text on the command line or in a recipe, the value of its axis."""

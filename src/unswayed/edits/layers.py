@@ -50,6 +50,11 @@ class Layers:
         """The visible object, (S, S) float32 in [0, 1]: what the benchmark keeps and measures the pixel rate on."""
         return self.alpha if self.visible is None else self.visible
 
+    @property
+    def passes_by(self) -> tuple[float, bool]:
+        """What the number of passes of a network depends on: the start, and whether its background is its own."""
+        return self.start, self.needs_network is not None
+
 
 class Resolver(Protocol):
     """Turns references to pictures into pictures of one size."""
@@ -88,11 +93,11 @@ def realize(composition: Composition, backgrounds: Resolver, seed: int) -> Layer
             background = membrane(background, 1 - solid)
     visible = None
     for cover in composition.covers:
-        fill, share = backgrounds.resolve(cover.fill, composition), cover.alpha[..., None]
+        share = cover.alpha[..., None]
         visible = (alpha if visible is None else visible) * (1 - cover.alpha)
         below = (1 - share) * alpha[..., None]
         total = share + below
-        mixed = (fill * share + pixels * below) / np.maximum(total, 1e-6)
+        mixed = (cover.pixels * share + pixels * below) / np.maximum(total, 1e-6)
         pixels, alpha = np.clip(np.round(mixed), 0, 255).astype(np.uint8), total[..., 0].astype(np.float32)
     rendering = composition.start, composition.guidance, composition.label, seed, composition.needs_network
     return Layers(pixels, alpha, background, *rendering, visible)

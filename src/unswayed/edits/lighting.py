@@ -40,6 +40,9 @@ class Lighting(Edit):
         subject = "object and background" if self.where == "both" else self.where
         return f"{subject} lit by {self.stops:+g} stops"
 
+    def words(self, chained: bool = False) -> str:
+        return f"{'all' if self.where == 'both' else self.where} light {self.stops:+g}".replace("-", "−")
+
 
 def lit(image: np.ndarray, weight: np.ndarray, stops: float) -> Layer:
     """Return the pixels with 2**stops times the light: multiplied in linear light, clipped, converted back to sRGB."""

@@ -1,4 +1,4 @@
-"""Occlusion: a part of the object hidden behind a patch of another scene's background."""
+"""Occlusion: a part of the object hidden behind the object of another scene."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .composition import Composition, Cover, Impossible, Pool, Removed
-from .edit import Change, Edit, Need, Range, parameter
-from .geometry import placed_mask
+from unswayed.scene import Scene
+
+from .composition import Composition, Cover, Impossible, Pool
+from .edit import Change, Edit, Range, parameter
+from .geometry import after, box, outline, placed_mask, placed_object, scaling, shift
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PLACES = 6
+# An occluder that cannot hide enough becomes larger in steps, up to so many times the width of the picture.
+LARGER, LARGEST = 1.3, 2.5
+STRIDE = 4  # pixels of a coarse step to the side
+_TO_WIDE = np.array([[1 / 3, 0.0, 1 / 3], [0.0, 1 / 3, 1 / 3]])
 
 
 @dataclass(frozen=True)
 class Occlusion(Edit):
-    """A share of the object hidden by a patch of another scene's object-free background; pasted without diffusion."""
+    """A share of the object hidden by the cut-out object of another scene; pasted without diffusion."""
 
     name: ClassVar[str] = "occlusion"
     axis: ClassVar[str] = "share"
     axis_label: ClassVar[str] = "share of the object that is hidden"
-    description: ClassVar[str] = "how much of the object is hidden"
+    description: ClassVar[str] = "how much of the object another object hides"
     order: ClassVar[int] = 50
     changes: ClassVar[tuple[Change, ...]] = (Change("object hidden", "share", 0.0, 0.95),)
 
@@ -34,7 +39,6 @@ class Occlusion(Edit):
 
     random: ClassVar[bool] = True
     borrows: ClassVar[bool] = True
-    needs: ClassVar[tuple[Need, ...]] = ("removal",)
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         other = pool.other(composition.scene_id, rng)
@@ -43,47 +47,92 @@ class Occlusion(Edit):
         alpha = placed_mask(composition.mask, composition.placement, pool.size)
         for cover in composition.covers:
             alpha = alpha * (1 - cover.alpha)
-        patch = hiding(alpha, self.share, rng)
-        visible = float((alpha * (1 - patch) > 0.5).mean())
+        cover = hiding(alpha, self.share, pool.load(other), rng)
+        visible = float((alpha * (1 - cover.alpha) > 0.5).mean())
         return replace(
             composition,
-            covers=(*composition.covers, Cover(patch, Removed(other))),
+            covers=(*composition.covers, cover),
             # Less of the object is visible, so the rate that an earlier edit requested is replaced by this one.
             requested={**composition.requested, "occlusion": self.share, "pixel_rate": visible, "from": other},
         )
 
     def describe(self) -> str:
-        return f"{100 * self.share:g} % of the object hidden"
+        return f"{100 * self.share:g} % of the object hidden by another object"
+
+    def words(self, chained: bool = False) -> str:
+        return f"{100 * self.share:g} % hidden"
 
 
-def hiding(alpha: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Return a rounded square, (S, S) float32 in [0, 1], that hides `share` of the object's pixels, to one pixel.
+def hiding(alpha: np.ndarray, share: float, other: Scene, rng: np.random.Generator) -> Cover:
+    """Return the other scene's object where it hides `share` of the object's pixels, to one pixel.
 
-    Several squares at random positions and angles are grown until they hide enough; the smallest is used because it
-    hides the least of the background.
+    It stands on the same ground, a little nearer, and comes in from the left or the right until it hides enough; if it
+    is too small for that, it is enlarged. Its outline is moved by a fraction of a pixel to hide the exact number, or by
+    more if the object cannot be hidden otherwise.
     """
     rows, columns = np.nonzero(alpha > 0.5)
     wanted = int(round(share * len(rows)))
     if not 0 < wanted < len(rows):
         raise Impossible(f"occlusion {share:g}: the object has only {len(rows)} pixels")
+    side, (low, high) = alpha.shape[0], box(outline(other.mask))
+    largest = float(LARGEST / (high - low).max())
+    factor = float(np.sqrt(max(1.5 * share, 0.4) * len(rows) / (other.mask > 0.5).mean())) / side
+    top, bottom = rows.min() / side, (rows.max() + 1) / side
+    ground, direction = min(bottom + rng.uniform(0.0, 0.05), 1.0), int(rng.choice((-1, 1)))
 
-    def reach(x: np.ndarray, y: np.ndarray, middle_x: float, middle_y: float, tilt: float) -> np.ndarray:
-        x, y = np.subtract(x, middle_x, dtype=np.float32), np.subtract(y, middle_y, dtype=np.float32)
-        return _distance(x, y, tilt, np)
+    def hidden(step: int) -> int:
+        return int((occluder[rows + side, columns + side - step] > 0.5).sum())
 
-    # A pixel is hidden when alpha·(1 − patch) is at most one half; at the object's edge that is a little earlier.
-    earlier = 0.5 / alpha[rows, columns] - 0.5
-    squares = []
-    for _ in range(PLACES):
-        middle = int(rng.integers(len(rows)))
-        # Not on the pixel grid, so that no two pixels have the same distance.
-        aside = rng.uniform(-0.5, 0.5, 2)
-        square = columns[middle] + aside[0], rows[middle] + aside[1], rng.uniform(0, np.pi / 2)
-        reached = reach(columns, rows, *square) - earlier
-        squares.append((float(np.partition(reached, wanted - 1)[wanted - 1]) + 1e-3, square))
-    radius, square = min(squares)
+    while True:
+        factor, middle = min(factor, largest), (low + high) / 2
+        # In the middle of a canvas three times as wide, on the ground, or before the object's middle if it is higher;
+        # windows of that canvas show it further left or right.
+        height = factor * (high - low)[1]
+        at = ground - height / 2 if height < bottom - top else (top + bottom) / 2
+        standing = shift(0.5 - middle[0], at - middle[1])
+        placement = after(_TO_WIDE, after(standing, scaling(factor, middle)))
+        pixels, occluder = placed_object(other.image, other.mask, placement, 3 * side)
+        steps = range(-side, side + 1)[:: direction * STRIDE]
+        enough = next((step for step in steps if hidden(step) >= wanted), None)
+        if enough is not None or factor >= largest:
+            break
+        factor *= LARGER
+    # The first step that is enough, or the one that hides the most.
+    step = max(steps, key=hidden) if enough is None else enough
+    between = [step - direction * back for back in range(STRIDE - 1, 0, -1)] if enough not in (None, steps[0]) else []
+    step = next((fine for fine in between if hidden(fine) >= wanted), step)
+    window = np.s_[side : 2 * side, side - step : 2 * side - step]
+    return _exact(alpha, wanted, np.ascontiguousarray(pixels[window]), np.ascontiguousarray(occluder[window]))
+
+
+def _exact(alpha: np.ndarray, wanted: int, pixels: np.ndarray, occluder: np.ndarray) -> Cover:
+    """Return the occluder with its outline moved so that exactly `wanted` pixels of the object are hidden."""
+    import cv2
+
+    from .layers import own_colors
+
+    solid = occluder > 0.5
+    outside, labels = cv2.distanceTransformWithLabels(
+        (~solid).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
+    )
+    inside = cv2.distanceTransform(solid.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    # Half a pixel less on either side, refined by how much of a pixel is covered; slanted, so that few are equal.
+    far = np.where(solid, 0.5 - inside, outside - 0.5).astype(np.float32) + (0.5 - occluder) * (
+        abs(occluder - 0.5) < 0.5
+    )
     places = np.indices(alpha.shape, dtype=np.float32)
-    return np.clip(radius - reach(places[1], places[0], *square) + 0.5, 0.0, 1.0).astype(np.float32)
+    far += (places[0] * 0.61803 + places[1]) * 1e-4
+    rows, columns = np.nonzero(alpha > 0.5)
+    # A pixel is hidden when alpha·(1 − cover) is at most one half; at the object's edge that is a little earlier.
+    reached = far[rows, columns] - (0.5 / alpha[rows, columns] - 0.5)
+    radius = float(np.partition(reached, wanted - 1)[wanted - 1]) + 1e-5
+    colors = own_colors(pixels, occluder)
+    nearest = np.zeros((int(labels.max()) + 1, 3), np.uint8)
+    nearest[labels[solid]] = colors[solid]
+    # Beyond its own outline the occluder has the colors of the nearest pixels on it.
+    return Cover(
+        np.clip(radius - far + 0.5, 0.0, 1.0).astype(np.float32), np.where(solid[..., None], colors, nearest[labels])
+    )
 
 
 def hiding_batch(alpha: Tensor, share: Tensor, place: Tensor, tilt: Tensor) -> Tensor:

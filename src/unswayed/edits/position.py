@@ -63,6 +63,9 @@ class Position(Edit):
         x, y = (f"{value:g}" if isinstance(value, float) else value for value in (self.x, self.y))
         return f"object at {x} of the free width and {y} of the free height"
 
+    def words(self, chained: bool = False) -> str:
+        return "moved"
+
 
 @dataclass(frozen=True)
 class Reinsertion(Edit):
@@ -81,3 +84,6 @@ class Reinsertion(Edit):
 
     def describe(self) -> str:
         return "control: object removed and put back where it was"
+
+    def words(self, chained: bool = False) -> str:
+        return "object put back"

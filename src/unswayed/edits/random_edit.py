@@ -275,7 +275,7 @@ def edited_by_others(
         if not (mask > 0.5).any():
             break
         share = float(draws.shares[0, place])
-        square = Scene("own", np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask, missing))
+        square = Scene("own", np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask.clip(0, 1), missing))
         pool = Pool(("own",) if other is None else ("own", "other"), {"own": square, "other": square}.__getitem__, side)
         edit = EDITS.load(draws.others[place])
         space = allowed(edit, edit.axis)

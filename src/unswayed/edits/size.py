@@ -80,6 +80,11 @@ class Size(Edit):
             return "object as large as fits the picture"
         return f"object at {100 * self.rate:g} % of the picture"
 
+    def words(self, chained: bool = False) -> str:
+        if isinstance(self.rate, str):
+            return "cropped to the object" if self.rate == "full" else "as large as possible"
+        return "small" if chained and self.rate <= 0.1 else f"object size {100 * self.rate:.2g} %"
+
 
 def cropped(composition: Composition) -> Composition:
     """Return the photograph cropped around its object and stretched to the whole picture, as the released code does.

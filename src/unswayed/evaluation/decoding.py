@@ -1,14 +1,16 @@
 """Decode a picture once for all models, into one 8-bit crop for each distinct geometry.
 
-On a CPU, the thread that classifies a batch decodes it first. With a GPU, worker processes decode in advance.
+On a CPU, the thread that classifies a batch decodes it first. With a GPU, threads decode the next batches in advance.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -21,7 +23,8 @@ from unswayed.sources.pictures import read_mask, read_picture
 
 from .model_cards import Picture
 
-PIECE = 32  # pictures that a worker decodes at a time
+AHEAD = 2  # batches that threads decode in advance
+MOST_THREADS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +46,8 @@ class Batch:
 class Decoder:
     """Decodes the batches of the plan: `plan[i]` are the rows of batch i.
 
-    workers: the number of processes that decode in advance; with 0, each batch is decoded when it is requested.
-    skipped: pictures that are not read, with the reason; before: called with each picture before it is read.
+    threads: how many decode in advance; with 0, each batch is decoded when it is requested. skipped: pictures that are
+    not read, with the reason; before: called with each picture before it is read.
     """
 
     def __init__(
@@ -52,108 +55,80 @@ class Decoder:
         rows: Sequence[Picture],
         plan: Sequence[Sequence[int]],
         geometries: Sequence[Geometry],
-        workers: int,
+        threads: int,
         skipped: Mapping[str, str] = MappingProxyType({}),
         before: Callable[[str, str], None] | None = None,
     ):
-        self.rows, self.plan, self.geometries, self.workers = rows, plan, tuple(geometries), workers
+        self.rows, self.plan, self.geometries, self.threads = rows, plan, tuple(geometries), threads
         self.skipped, self.before = dict(skipped), before
 
-    def batch(self, index: int, start: int = 0, count: int | None = None) -> Batch:
-        """Return one batch, or the piece of it with `count` rows from `start` on, decoded in this thread."""
-        rows = self.plan[index][start : None if count is None else start + count]
-        kept: list[int] = []
-        decoded: list[tuple[list[np.ndarray], list[float]]] = []
-        unreadable: list[tuple[str, str]] = []
-        for position, picture in enumerate([self.rows[row] for row in rows]):
-            if picture.sample_id in self.skipped:
-                unreadable.append((picture.sample_id, self.skipped[picture.sample_id]))
-                continue
-            if self.before is not None:
-                self.before("picture", picture.sample_id)
-            try:
-                image = read_picture(picture.path)
-                mask = None if picture.mask is None else read_mask(picture.mask)
-                decoded.append(cropped(image, mask, self.geometries))
-                kept.append(position)
-            except BadPicture as error:
-                unreadable.append((picture.sample_id, str(error)))
-        crops, survives = [], []
-        for number, geometry in enumerate(self.geometries):
-            pixels = np.array([crop[number] for crop, _ in decoded], np.uint8)
-            crops.append(torch.from_numpy(pixels.reshape(len(kept), geometry.crop, geometry.crop, 3)))
-            survives.append(np.array([share[number] for _, share in decoded], np.float32))
-        return Batch(index, np.array(kept, np.int64), tuple(crops), tuple(survives), tuple(unreadable))
+    def batch(self, index: int) -> Batch:
+        """Return one batch, decoded in this thread."""
+        room = self._room(index)
+        return self._filled(room, [self._decode(room, position) for position in range(len(self.plan[index]))])
 
     def batches(self, indices: Sequence[int]) -> Iterator[Batch]:
         """Yield the batches with these indices, in order."""
-        if self.workers == 0 or sum(len(self.plan[index]) for index in indices) <= PIECE:
-            yield from map(self.batch, indices)
-            return
-        pieces = [(index, start) for index in indices for start in range(0, len(self.plan[index]), PIECE)]
-        loader = torch.utils.data.DataLoader(
-            _Pieces(self, pieces),
-            batch_size=None,
-            num_workers=min(self.workers, len(pieces)),
-            prefetch_factor=2,
-            collate_fn=_unchanged,
-        )
-        arriving = counting_waits(loader)
-        for index in indices:
-            count = -(-len(self.plan[index]) // PIECE)
-            yield _joined(index, list(itertools.islice(arriving, count)))
+        return counting_waits(self._in_advance(indices)) if self.threads else map(self.batch, indices)
+
+    def _in_advance(self, indices: Sequence[int]) -> Iterator[Batch]:
+        waiting: deque[tuple[Batch, list[Future[tuple[str, str] | None]]]] = deque()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="decode") as pool:
+            try:
+                for index in indices:
+                    room = self._room(index, pinned=torch.cuda.is_available())
+                    decode = partial(self._decode, room)
+                    waiting.append((room, [pool.submit(decode, place) for place in range(len(self.plan[index]))]))
+                    if len(waiting) > AHEAD:
+                        room, decoded = waiting.popleft()
+                        yield self._filled(room, [future.result() for future in decoded])
+                for room, decoded in waiting:
+                    yield self._filled(room, [future.result() for future in decoded])
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _room(self, index: int, pinned: bool = False) -> Batch:
+        """A batch to be filled, in pinned memory for a GPU."""
+        count = len(self.plan[index])
+        shapes = [(count, geometry.crop, geometry.crop, 3) for geometry in self.geometries]
+        crops = tuple(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned) for shape in shapes)
+        survives = tuple(np.empty(count, np.float32) for _ in shapes)
+        return Batch(index, np.arange(count), crops, survives, ())
+
+    def _decode(self, room: Batch, position: int) -> tuple[str, str] | None:
+        """Write one picture into its place; its sample_id and the reason if it cannot be read."""
+        picture = self.rows[self.plan[room.index][position]]
+        if picture.sample_id in self.skipped:
+            return picture.sample_id, self.skipped[picture.sample_id]
+        if self.before is not None:
+            self.before("picture", picture.sample_id)
+        try:
+            image = read_picture(picture.path)
+            mask = None if picture.mask is None else read_mask(picture.mask)
+            crops, survives = cropped(image, mask, self.geometries)
+        except BadPicture as error:
+            return picture.sample_id, str(error)
+        for number, crop in enumerate(crops):
+            room.crops[number].numpy()[position] = crop
+            room.survives[number][position] = survives[number]
+        return None
+
+    def _filled(self, room: Batch, reasons: Sequence[tuple[str, str] | None]) -> Batch:
+        """The batch without its unreadable pictures."""
+        unreadable = tuple(reason for reason in reasons if reason is not None)
+        if not unreadable:
+            return room
+        kept = np.array([position for position, reason in enumerate(reasons) if reason is None], np.int64)
+        crops = tuple(crop[torch.from_numpy(kept)] for crop in room.crops)
+        return Batch(room.index, kept, crops, tuple(shares[kept] for shares in room.survives), unreadable)
 
 
-class _Pieces(torch.utils.data.Dataset):
-    """A dataset whose items are parts of a batch, so that workers share each batch and the first one is ready soon."""
+def thread_count(device: str, asked: int | None, share: int = 1) -> int:
+    """Return the number of decoding threads: 0 for a CPU, one per core (16 at most) for a GPU.
 
-    def __init__(self, decoder: Decoder, pieces: Sequence[tuple[int, int]]) -> None:
-        self.decoder, self.pieces = decoder, pieces
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    def __getitem__(self, number: int) -> Batch:
-        return self.decoder.batch(*self.pieces[number], PIECE)
-
-
-def _joined(index: int, pieces: Sequence[Batch]) -> Batch:
-    """Return the batch of these pieces, in pinned memory if there is a GPU."""
-    pinned = torch.cuda.is_available()
-    crops = []
-    for parts in zip(*(piece.crops for piece in pieces), strict=True):
-        shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
-        crops.append(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned))
-        # Not torch.cat: its threads would wait for cores that are busy decoding.
-        np.concatenate([part.numpy() for part in parts], out=crops[-1].numpy())
-    return Batch(
-        index,
-        np.concatenate([piece.kept + place * PIECE for place, piece in enumerate(pieces)]),
-        tuple(crops),
-        tuple(np.concatenate(shares) for shares in zip(*(piece.survives for piece in pieces), strict=True)),
-        tuple(reason for piece in pieces for reason in piece.unreadable),
-    )
-
-
-def _unchanged(piece: object) -> object:
-    return piece
-
-
-def worker_count(device: str, asked: int | None, picture_bytes: int, share: int = 1) -> int:
-    """Return the number of decoding processes: 0 for a CPU, one per core (16 at most) for a GPU with enough memory.
-
-    share: how many such processes share the cores.
+    share: how many processes share the cores.
     """
-    if asked is not None:
-        return max(0, asked)
-    if torch.device(device).type == "cpu":
-        return 0
+    if asked is not None or torch.device(device).type == "cpu":
+        return max(0, asked or 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores // share, 16)
-    try:
-        shared = os.statvfs("/dev/shm")
-        # Every worker keeps up to three pieces in shared memory; a container may have little of it.
-        workers = min(workers, int(0.8 * shared.f_bavail * shared.f_frsize / (3 * PIECE * max(1, picture_bytes))))
-    except OSError:
-        pass
-    return max(0, workers)
+    return max(1, min(cores // share, MOST_THREADS))

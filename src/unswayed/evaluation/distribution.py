@@ -29,7 +29,7 @@ from unswayed.labels import LabelSpace
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_mask, read_picture
 from unswayed.sources.source import unique_slugs
-from unswayed.specs import Spec
+from unswayed.specs import Spec, split_alias
 
 from .feature_networks import FEATURES, inception_file, lpips_file, open_inception, open_lpips, picture_features
 from .inputs import ORIGINAL, Picture, open_pictures
@@ -273,7 +273,7 @@ def run_distribution(
         raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
     for name in models if adapt and not study.unfinished else ():
         if name not in study.failures:
-            _adapt(study, benchmark, name, opener.model(name), limit, engine)
+            _adapt(study, benchmark, name, limit, engine)
     return replace(study, features=study.features and "Inception" not in study.failures)
 
 
@@ -327,24 +327,28 @@ def _fair_sets(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> lis
 
 
 def _adapt(
-    study: DistributionStudy, benchmark: str | Path, name: str, model: Any, limit: int | None, engine: EngineSettings
+    study: DistributionStudy, benchmark: str | Path, name: str, limit: int | None, engine: EngineSettings
 ) -> None:
-    """The model's answers as it is and with adapted statistics, in FOLDER/answers."""
-    from torch.nn.modules.batchnorm import _BatchNorm
+    """The model's answers with adapted statistics and as it is, in FOLDER/answers."""
+    from unswayed.models.wrappers import NO_BATCH_NORM
 
     from .evaluation import run_evaluation
     from .settings import EvaluateSettings
 
-    if model.adapt is not None or not any(isinstance(layer, _BatchNorm) for layer in model.module.modules()):
-        study.notes.append(f"{name} has no batch norm to adapt")
+    alias, spec = split_alias(name)
+    if spec.endswith(ADAPTED):
+        study.notes.append(f"{name} adapts its batch norm already")
         return
-    names = [name, f"{name}{ADAPTED}"]
-    where = {
-        setting.name: getattr(engine, setting.name) for setting in fields(EngineSettings) if setting.name != "shard"
-    }
-    settings = EvaluateSettings(limit=limit, **where)
-    done = run_evaluation(str(benchmark), names, study.folder / "answers", settings)
-    study.failures.update(done.failed)
-    study.notes.extend(text for warnings in done.warnings.values() for text in warnings)
-    if not done.failed:
-        study.adapted.append((names[0], names[1]))
+    called = f"{alias}-adapted={spec}{ADAPTED}" if alias else f"{spec}{ADAPTED}"
+    where = {setting.name: getattr(engine, setting.name) for setting in fields(EngineSettings)}
+    settings = EvaluateSettings(**{**where, "shard": None, "limit": limit})
+    for model in (called, name):
+        done = run_evaluation(str(benchmark), [model], study.folder / "answers", settings)
+        if any(NO_BATCH_NORM in reason for reason in done.failed.values()):
+            study.notes.append(f"{name} has no batch norm to adapt")
+            return
+        study.failures.update(done.failed)
+        study.notes.extend(text for warnings in done.warnings.values() for text in warnings)
+        if done.failed:
+            return
+    study.adapted.append((alias or spec, split_alias(called)[0] or called))

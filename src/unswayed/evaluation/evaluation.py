@@ -28,7 +28,7 @@ from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
 from unswayed.files.tables import read_checked
 from unswayed.files.whole import make_folder, read_json, remove_file, remove_folder, write_json
-from unswayed.jobs import processes_on_a_machine
+from unswayed.jobs import engine_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import Parts, write_table
 from unswayed.jobs.table_job import SHARES_EACH, Reply, TableJob
@@ -42,7 +42,6 @@ from .contract import chance_of, suspect_exchange
 from .evaluator import Evaluator, OpenedModel, all_parts, batch_size_for, is_finished
 from .inputs import ORIGINAL, Pictures, open_pictures
 from .model_cards import FAILED, FINGERPRINT, PARTS, SCHEMA, require_room
-from .reading import read_predictions
 from .settings import EvaluateSettings
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def run_evaluation(
     specs, remarks = _named(models)
     for model in specs.values():
         if isinstance(model, str):
-            MODELS.load(model_spec(model).kind)
+            MODELS.require(model_spec(model).kind)
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )
@@ -133,6 +132,8 @@ def evaluate(
     They are stored in `output`, one Parquet file and one card per model, and reused the next time. progress: called
     with the number of predictions made so far and in total.
     """
+    from .reading import read_predictions
+
     chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
     done = run_evaluation(benchmark, chosen, output, settings, progress=progress)
     failures = [f"{name} failed: {reason}" for name, reason in done.failed.items()]
@@ -209,7 +210,7 @@ class EvaluationRun:
     def _run_apart(self, names: Sequence[str]) -> Iterator[tuple[Hashable, list[Reply]]]:
         """Run the models in worker processes: they share a decoding pass, on several devices in groups."""
         devices, settings = self.job.devices, self.evaluator.settings
-        processes = processes_on_a_machine(settings, devices)
+        processes = engine_of(settings).on_a_machine(settings, devices)
         evaluator = replace(self.evaluator, processes=processes, lanes=max(1, self.evaluator.lanes // processes))
         together = GROUP if len(devices) > 1 else len(names)
         groups = [names[start : start + together] for start in range(0, len(names), together)]
@@ -334,7 +335,7 @@ def _finish(
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
     suspicion = "; ".join(doubt for doubt in (suspected, pictures.doubt, seen.suspicion) if doubt) or None
-    told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark])]
+    told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark, model.card["origin"].get("assumed")])]
     warnings = [*filter(None, [suspicion]), *told]
     few = [number for number in notes["adapted"].values() if number < ENOUGH]
     if few:

@@ -221,6 +221,8 @@ def _described(
         "labels": list(pictures.labels.classes),
         "pictures": pictures.described["sha256"],
     }
+    if code is not None:  # a user's own network may compute with what is neither in its state nor in its code
+        determining["answers"] = model.answers_hash
     return {
         **card,
         "spec": spec,

@@ -23,8 +23,17 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.whole import parse_json, sha256
 
-from .model_cards import WHITE_BOX, identity_in, identity_of, require_one_benchmark, rows_of, stored_differences
-from .predictions import Predictions, is_frame, polars_frame, polars_table, prediction_files, read_cards
+from .model_cards import (
+    WHITE_BOX,
+    identity_in,
+    identity_of,
+    prediction_files,
+    read_cards,
+    require_one_benchmark,
+    rows_of,
+    stored_differences,
+)
+from .predictions import Predictions, is_frame, polars_frame, polars_table
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,9 @@ def fit_head(
             raise UserError(
                 f"'{scenes.spec}' has no masks, so its backgrounds cannot be gray", run="unswayed masks FOLDER"
             )
-    base = open_model(model, device=settings.device)
+    base, released = open_model(model, device=settings.device), settings.preset == "released"
+    if released:
+        base = base.without_normalization()
     show = counter(progress, len(scenes)) if progress is not None else None
     targets: list[int] = []
     used: list[str] = []
@@ -77,7 +79,7 @@ def fit_head(
 
     def load(scene_id: str) -> tuple[int, np.ndarray, np.ndarray]:
         scene = scenes[scene_id]
-        picture, masks = at_input(scene, base.transform.crop, settings.frame)
+        picture, masks = at_input(scene, base.transform.crop, settings.frame, settings.preset)
         return labeled(scene), picture, masks["background"]
 
     def pictures() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -97,7 +99,7 @@ def fit_head(
             pixels = gray_region(pixels[0], torch.from_numpy(loaded[1])[None])
         return base.transform.normalize(pixels)[0]
 
-    described = {"source": source, "frame": settings.frame, "ablated": settings.ablate}
+    described = {"source": source, "frame": settings.frame, "ablated": settings.ablate, "normalized": not released}
     head = fit(base, pictures(), targets, scenes.labels, training, prepare, **described)
     replace(head, photographs=keys_of(used)).save(output)
     return FittedHead(Path(output), head.card, failures)

@@ -98,11 +98,15 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
     digest = hashlib.sha256()
     files, parts = [Path(entry.image) for entry in source.entries], []
     for entry, path in zip(source.entries, files, strict=True):
-        status = path.stat()
+        try:
+            status = path.stat()
+            size, changed = status.st_size, status.st_mtime_ns
+        except OSError:  # a link that leads nowhere, which is recorded as unreadable when it is read
+            size, changed = -1, 0
         # To avoid reading fifty thousand photographs twice, they are identified by name, size and modification time.
-        digest.update(canonical([entry.id, path.name, entry.label, status.st_size, status.st_mtime_ns]).encode())
+        digest.update(canonical([entry.id, path.name, entry.label, size, changed]).encode())
         # Copies of one folder are the same pictures, so the modification time is not part of their identity.
-        parts.append([entry.id, path.name, status.st_size])
+        parts.append([entry.id, path.name, size])
     rows = []
     for entry, path, picture in zip(source.entries, files, picture_hashes(parts), strict=True):
         corrupted = corruption_of(path.as_posix())
@@ -148,6 +152,7 @@ def _of_benchmark(spec: str, limit: int | None, verified: bool) -> Pictures:
         "recipe": recipe.get("name") if isinstance(recipe, dict) else recipe,
         "guide": sorted(guides) or None,
         "pictures": len(rows),
+        "masks": card.get("masks"),
         "identity": identity_of(card, card["labels"], rows),
     }
     originals = [

@@ -19,21 +19,27 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
+import pyarrow.parquet as parquet
 
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.files.records import fits, read_object
-from unswayed.files.tables import Column, read_checked
+from unswayed.files.records import fits, read_object, require_fields
+from unswayed.files.storage import local_copy
+from unswayed.files.tables import Column, read_checked, stored_text
 from unswayed.files.whole import hash_values, read_json
 
 STORED = {
     **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
     **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
     **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
-    **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
+    "probability": Column("number", lowest=0, highest=1.001, nulls=False),
+    "true_probability": Column("number", lowest=0, highest=1.001),
     **dict.fromkeys(("energy", "object_survives"), Column("number")),
     **dict.fromkeys(("top5", "top5_probabilities"), Column("list")),
     **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
 }
+# What a card says that a gate must know, as columns of a frame of predictions: the suspicion about the model, the
+# accuracy of guessing, and the share of photographs with unsure automatic masks.
+GUARDS = ("suspicion", "chance", "doubted_masks")
 PARTS = ".parts"
 FAILED = ".failed.json"
 # A field of the card, and of the Parquet file itself, since a stop can leave it beside an earlier card.
@@ -111,6 +117,101 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
         )
         for row, digest in zip(finished, hashes, strict=True)
     )
+
+
+_MAPPING = dict[str, Any] | None
+_CARD = {
+    "model": str,
+    "spec": str | None,
+    "weights_sha256": str | None,
+    "fingerprint": str | None,
+    "white_box": bool | None,
+    **dict.fromkeys(("labels", "benchmark", "originals", "versions", "transform", "mapping", "origin"), _MAPPING),
+}
+
+
+def prediction_files(folder: str | Path) -> list[Path]:
+    """Return the folder's Parquet files, one per model, in the order of their names."""
+    folder = local_copy(folder)
+    if folder.is_file() and folder.suffix == ".parquet":
+        return [folder]
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder}", run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS")
+    files = sorted(folder.glob("[!.]*.parquet"))
+    if not files:
+        raise UserError(f"{folder} contains no predictions", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
+    return files
+
+
+def read_cards(predictions: object) -> dict[str, dict[str, Any]]:
+    """Return the cards by model, with the file's name without suffix as `file`.
+
+    Of a data frame, what `read_predictions` states in its columns, so that no gate passes a frame that it would not
+    pass as a folder. Predictions beside the card of other settings, which an evaluation that was killed can leave, are
+    refused.
+    """
+    if not isinstance(predictions, str | Path):
+        return _cards_of_frame(predictions)
+    cards = {}
+    for path in prediction_files(predictions):
+        file = path.with_suffix(".json")
+        card = read_json(file) if file.is_file() else None
+        if not isinstance(card, dict) or "model" not in card:
+            continue
+        require_fields(card, _CARD, str(file))
+        require_fields(card.get("benchmark") or {}, {"path": str | None}, f"{file}, benchmark")
+        # None if an earlier version wrote the file.
+        stored = stored_text(path, f"unswayed.{FINGERPRINT}".encode())
+        if stored is not None and stored != card.get(FINGERPRINT):
+            raise UserError(
+                f"{file} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
+                run="the same `unswayed evaluate` command again",
+            )
+        rows = card.get("rows")
+        if rows is not None and rows != (there := parquet.read_metadata(path).num_rows):
+            raise UserError(
+                f"{path} has {there:,} rows, but its card {file.name} says {rows!r}: rows were removed or added",
+                allowed="predictions as `unswayed evaluate` wrote them",
+                run="the same `unswayed evaluate` command again, into a new folder",
+            )
+        cards[str(card["model"])] = {**card, "file": path.stem}
+    return cards
+
+
+def _cards_of_frame(predictions: Any) -> dict[str, dict[str, Any]]:
+    """Return what the columns `GUARDS` of a frame say about its models, as the cards of a folder say it."""
+    import polars as pl
+
+    if not isinstance(predictions, pl.DataFrame | pl.LazyFrame) and hasattr(predictions, "__arrow_c_stream__"):
+        predictions = pl.DataFrame(predictions)
+    if not hasattr(predictions, "lazy") or not {"model", *GUARDS} <= set(predictions.lazy().collect_schema()):
+        return {}
+    columns = pl.col("model", "suspicion").cast(pl.String), pl.col("chance", "doubted_masks").cast(pl.Float64)
+    models = predictions.lazy().select(*columns).unique("model").drop_nulls("model").collect()
+    return {
+        model: {
+            "model": model,
+            "suspicion": suspicion,
+            "originals": {"chance": chance},
+            "benchmark": {"masks": {"below_limit": doubted or 0.0, "of": 1}},
+        }
+        for model, suspicion, chance, doubted in models.iter_rows()
+    }
+
+
+def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
+    """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
+    found = []
+    for path in sorted(local_copy(folder).glob(f"*{FAILED}")):
+        record = read_object(path, {"model": str, "error": str})
+        earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
+        found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
+    return found
+
+
+class _Masks(TypedDict):
+    below_limit: float
+    of: float
 
 
 class _Identity(TypedDict):
@@ -270,6 +371,14 @@ def chance_in(card: Mapping[str, Any]) -> float:
     """Return the accuracy of guessing, in [0, 1]; 0 if the card does not state it."""
     originals = card.get("originals")
     return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
+
+
+def doubted_share_in(card: Mapping[str, Any]) -> float:
+    """Return the share of the photographs whose masks were made automatically and are unsure, in [0, 1]."""
+    masks = (card.get("benchmark") or {}).get("masks")
+    if masks is None or not fits(masks, _Masks):
+        return 0.0
+    return min(max(masks["below_limit"], 0.0) / max(masks["of"], 1), 1.0)
 
 
 def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:

@@ -22,7 +22,7 @@ from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_picture
 
 from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_sample
-from .decoding import Batch, Decoder, worker_count
+from .decoding import Batch, Decoder, thread_count
 from .inputs import Pictures
 from .model_cards import SCHEMA, Picture
 
@@ -72,8 +72,7 @@ class Pass:
         device = torch.device(str(self.models[0].model.device))
         self.device = device.type
         self.lanes, self.careful = (1 if careful else lanes), careful
-        picture_bytes = sum(3 * geometry.crop**2 for geometry in self.geometries)
-        count = 0 if careful else worker_count(str(device), workers, picture_bytes, processes)
+        count = 0 if careful else thread_count(str(device), workers, processes)
         self.decoder = Decoder(self.rows, self.plan, self.geometries, count, dict(share.skipped), careful)
         everything = range(len(self.plan))
         # What is not divided among shares: the batches of the contract check or, if the model adapts, those of an edit.
@@ -102,7 +101,7 @@ class Pass:
     def _scored(self, indices: Sequence[int]) -> Iterator[tuple[Batch, list[tuple[ModelPass, Scores]]]]:
         """Yield each batch with its scores, in order."""
         models = [progress.model for progress in self.models]
-        if self.device == "cpu" and self.decoder.workers == 0:
+        if self.device == "cpu" and self.decoder.threads == 0:
             lanes = [models]
             if self.lanes > 1:
                 lanes = copies(models, self.lanes, len(indices), sum(model.nbytes for model in models))

@@ -14,14 +14,12 @@ import pyarrow.parquet as parquet
 from typing_extensions import TypeIs
 
 from unswayed.errors import UserError, unknown
-from unswayed.files.records import read_object, require_fields
-from unswayed.files.storage import local_copy
-from unswayed.files.tables import column_names, read_checked, stored_text
-from unswayed.files.whole import read_json
+from unswayed.files.records import read_object
+from unswayed.files.tables import column_names, read_checked
 from unswayed.jobs.resources import prefetch
 from unswayed.specs import is_same_model
 
-from .model_cards import FAILED, FINGERPRINT, KEYS, PARTS, PICTURE, STORED
+from .model_cards import FAILED, KEYS, PARTS, PICTURE, STORED, prediction_files, read_cards
 
 
 class ForeignFrame(Protocol):
@@ -33,15 +31,6 @@ class ForeignFrame(Protocol):
 Predictions = str | Path | pl.DataFrame | pl.LazyFrame | ForeignFrame
 
 COLUMNS = ("model", "source_id", "edit", "run", "correct")
-_MAPPING = dict[str, Any] | None
-_CARD = {
-    "model": str,
-    "spec": str | None,
-    "weights_sha256": str | None,
-    "fingerprint": str | None,
-    "white_box": bool | None,
-    **dict.fromkeys(("labels", "benchmark", "originals", "versions", "transform", "mapping", "origin"), _MAPPING),
-}
 
 
 def is_frame(predictions: Predictions) -> TypeIs[pl.DataFrame | pl.LazyFrame | ForeignFrame]:
@@ -63,55 +52,6 @@ def polars_table(table: pa.Table) -> pl.DataFrame:
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
-
-
-def prediction_files(folder: str | Path) -> list[Path]:
-    """Return the folder's Parquet files, one per model, in the order of their names."""
-    folder = local_copy(folder)
-    if folder.is_file() and folder.suffix == ".parquet":
-        return [folder]
-    if not folder.is_dir():
-        raise UserError(f"there is no folder {folder}", run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS")
-    files = sorted(folder.glob("[!.]*.parquet"))
-    if not files:
-        raise UserError(f"{folder} contains no predictions", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
-    return files
-
-
-def read_cards(predictions: Predictions) -> dict[str, dict[str, Any]]:
-    """Return the cards by model, with the file's name without suffix as `file`; a data frame has none.
-
-    Predictions beside the card of other settings, which an evaluation that was killed can leave, are refused.
-    """
-    if is_frame(predictions):
-        return {}
-    cards = {}
-    for path in prediction_files(predictions):
-        file = path.with_suffix(".json")
-        card = read_json(file) if file.is_file() else None
-        if not isinstance(card, dict) or "model" not in card:
-            continue
-        require_fields(card, _CARD, str(file))
-        require_fields(card.get("benchmark") or {}, {"path": str | None}, f"{file}, benchmark")
-        # None if an earlier version wrote the file.
-        stored = stored_text(path, f"unswayed.{FINGERPRINT}".encode())
-        if stored is not None and stored != card.get(FINGERPRINT):
-            raise UserError(
-                f"{file} is not the card of {path.name}: the evaluation that wrote one of them was stopped",
-                run="the same `unswayed evaluate` command again",
-            )
-        cards[str(card["model"])] = {**card, "file": path.stem}
-    return cards
-
-
-def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
-    """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
-    found = []
-    for path in sorted(local_copy(folder).glob(f"*{FAILED}")):
-        record = read_object(path, {"model": str, "error": str})
-        earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
-        found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
-    return found
 
 
 def each_model(
@@ -203,10 +143,21 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     run = "unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
-    frame = polars_table(read_checked(path, STORED, select=columns, required=columns, run=run)).select(columns)
+    beside = [name for name in ("label", "predicted") if name in column_names(path)] if "correct" in columns else []
+    wanted = list(dict.fromkeys([*columns, *beside]))
+    frame = polars_table(read_checked(path, STORED, select=wanted, required=columns, run=run))
     if frame.is_empty():
         raise UserError(f"{path} contains no rows", run="the same `unswayed evaluate` command again")
-    return frame
+    if len(beside) == 2:
+        wrong = frame.filter((pl.col("predicted") == pl.col("label")) != pl.col("correct"))
+        for row in wrong.head(1).iter_rows(named=True):
+            raise UserError(
+                f"{path}: {wrong.height:,} rows contradict themselves, first one with the label {row['label']}, the "
+                f"predicted class {row['predicted']} and correct = {row['correct']}",
+                allowed="`correct` where the predicted class is the label",
+                run="the same `unswayed evaluate` command again, into a new folder",
+            )
+    return frame.select(columns)
 
 
 def plain_text(frame: pl.DataFrame) -> pl.DataFrame:

@@ -8,18 +8,17 @@ FOLDER/<kind>/parts/<model>/…       rows of an unfinished run
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
 from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
-from unswayed.files.tables import read_checked
+from unswayed.files.tables import Column, Kind, read_checked
 from unswayed.files.whole import read_json, write_json
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor
@@ -41,7 +40,7 @@ Careful = Callable[[str, str], None]
 Key = tuple[str, str]
 """A model, empty if the probe needs none, and a kind of probe."""
 JOURNALS = ".journals"
-AHEAD = 4  # pictures that are loaded in advance
+Loaded = TypeVar("Loaded")
 
 
 class Probe:
@@ -127,22 +126,17 @@ def _measured(
         def alone(probe: Probe, picture: str) -> tuple[str, list[dict[str, Any]] | str]:
             if careful is not None:
                 careful("picture", picture)
-            loaded: Any
-            try:
-                loaded = probe.load(picture)
-            except Exception as error:
-                loaded = error
+            _, loaded = _loaded(probe.load, picture)
             if careful is not None:
                 careful("model", probe.table.path.stem)
             return picture, _rows(probe, picture, loaded)
 
         yield from in_lanes([partial(alone, probe) for probe in probes], ids)
         return
-    with contextlib.closing(loaded_ahead(probes[0].load, ids)) as loading:
-        for picture, loaded in loading:
-            with one_thread():
-                rows = _rows(probes[0], picture, loaded)
-            yield picture, rows
+    for picture, loaded in loaded_ahead(probes[0].load, ids):
+        with one_thread():
+            rows = _rows(probes[0], picture, loaded)
+        yield picture, rows
 
 
 def _rows(probe: Probe, picture: str, loaded: Any) -> list[dict[str, Any]] | str:
@@ -160,23 +154,16 @@ def unusable(error: Exception) -> str:
     return str(error) if isinstance(error, BadPicture) else f"{type(error).__name__}: {error}"
 
 
-def loaded_ahead(load: Callable[[str], Any], ids: Sequence[str]) -> Generator[tuple[str, Any], None, None]:
+def loaded_ahead(load: Callable[[str], Loaded], ids: Sequence[str]) -> Iterator[tuple[str, Loaded | Exception]]:
     """Every id with the result of `load` or its exception; a few pictures are loaded in advance."""
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        waiting: list[tuple[str, Future[Any]]] = []
-        for picture in ids:
-            waiting.append((picture, pool.submit(load, picture)))
-            if len(waiting) > AHEAD:
-                yield _result(*waiting.pop(0))
-        for pair in waiting:
-            yield _result(*pair)
+    return in_lanes([partial(_loaded, load)] * 2, ids)
 
 
-def _result(picture: str, future: Future[Any]) -> tuple[str, Any]:
-    error = future.exception()
-    if error is not None and not isinstance(error, Exception):
-        raise error
-    return picture, error if error is not None else future.result()
+def _loaded(load: Callable[[str], Loaded], picture: str) -> tuple[str, Loaded | Exception]:
+    try:
+        return picture, load(picture)
+    except Exception as error:
+        return picture, error
 
 
 def _merge(table: ItemTable, resumed: int, failures: Mapping[str, str]) -> ProbeResult:
@@ -301,8 +288,14 @@ def counter(show: Callable[[int, int], None], total: int) -> Callable[[int], Non
     return add
 
 
-def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None) -> pl.DataFrame:
-    """The rows of the models called `slugs` (all if None) in FOLDER/<kind>, concatenated."""
+_KINDS: dict[str, Kind] = {"string": "text", "int64": "integer", "double": "number", "bool": "truth"}
+
+
+def read_probe(
+    folder: str | Path, kind: str, slugs: Sequence[str] | None = None, schema: pa.Schema | None = None
+) -> pl.DataFrame:
+    """The rows of the models called `slugs` (all if None) in FOLDER/<kind>, concatenated; refused if they do not have
+    the columns of `schema`."""
     import polars as pl
 
     names = sorted(file.stem for file in (Path(folder) / kind).glob("*.parquet"))
@@ -311,7 +304,15 @@ def read_probe(folder: str | Path, kind: str, slugs: Sequence[str] | None = None
         raise UserError(
             f"{folder} holds no results of the kind '{kind}'", run="unswayed sensitivity SOURCE -m MODEL -o DIR"
         )
-    tables = [pl.DataFrame(read_checked(Path(folder) / kind / f"{slug}.parquet", {})) for slug in chosen]
+    columns = {
+        field.name: Column(_KINDS[str(field.type)], nulls=field.name == "notes" or field.type == pa.float64())
+        for field in schema or ()
+        if str(field.type) in _KINDS
+    }
+    tables = [
+        pl.DataFrame(read_checked(Path(folder) / kind / f"{slug}.parquet", columns, required=list(columns)))
+        for slug in chosen
+    ]
     try:
         return pl.concat(tables, how="diagonal")
     except pl.exceptions.PolarsError as error:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,9 +13,11 @@ from unswayed.benchmark.rows import REVIEWS, VALID, read_reviews
 from unswayed.errors import UserError
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import read_checked
+from unswayed.files.whole import parse_json
+from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin
 
-from .model_cards import STORED, WHITE_BOX
-from .predictions import Predictions, in_memory, missing_model, plain_text, polars_table, read_cards
+from .model_cards import GUARDS, STORED, WHITE_BOX, chance_in, doubted_share_in, read_cards, suspicion_in
+from .predictions import Predictions, in_memory, missing_model, plain_text, polars_table
 
 if TYPE_CHECKING:
     from .facts import Facts
@@ -32,7 +34,8 @@ def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
 def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> pl.DataFrame:
     """Return all predictions in a folder, or those of some models.
 
-    The column white_box, which the files do not have, says whether a row's picture was made to attack this model.
+    Columns that the files do not have: white_box says whether a row's picture was made to attack this model; suspicion,
+    chance and doubted_masks are from the model's card, for `check` (`model_cards.GUARDS`).
     """
     return scan_predictions(folder, models).collect()
 
@@ -53,8 +56,20 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
         from .facts import read_facts
 
         attacks = read_facts(folder, common=True).white_box_rows()
+    stated = {
+        name: (suspicion_in(found[name]), chance_in(found[name]), doubted_share_in(found[name])) for name in wanted
+    }
+    kinds = (pl.String, pl.Float64, pl.Float64)
+    guards = [
+        pl.col("model").replace_strict({model: values[at] for model, values in stated.items()}, return_dtype=kind)
+        for at, kind in enumerate(kinds)
+    ]
     try:
-        return pl.concat(map(plain_text, tables), how="diagonal_relaxed").lazy().with_columns(attacks)
+        return (
+            pl.concat(map(plain_text, tables), how="diagonal_relaxed")
+            .lazy()
+            .with_columns(attacks, **dict(zip(GUARDS, guards, strict=True)))
+        )
     except pl.exceptions.PolarsError as error:
         raise UserError(f"the predictions in {folder} do not have the same columns: {error}") from None
 
@@ -81,6 +96,39 @@ def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, col
         return pl.concat([rows.filter(photographs), kept])
 
     return in_memory(predictions, columns, keep)
+
+
+def without_doubted(predictions: Predictions, facts: Facts, columns: Sequence[str]) -> tuple[pl.DataFrame, Facts]:
+    """The predictions on photographs whose masks are not doubted, with these further columns; and facts of them alone.
+
+    A mask is doubted if it has a warning, or if it was made automatically and should be looked at.
+    """
+    if facts.manifest is None:
+        raise UserError("the benchmark of these predictions is not available", run="the command with --benchmark BENCH")
+    names = [name for name in ("source_id", "notes", "values") if name in facts.manifest.columns]
+    doubted = sorted(
+        {row["source_id"] for row in facts.manifest.select(names).iter_rows(named=True) if _is_doubted(row)}
+    )
+    kept = in_memory(predictions, columns, lambda rows: rows.filter(~pl.col("source_id").is_in(doubted)))
+    if kept.is_empty():
+        raise UserError("every photograph has a doubted mask", allowed="other masks, or no --leave-out")
+    return kept, replace(facts, cards={name: _of_sure_masks(card) for name, card in facts.cards.items()})
+
+
+def _is_doubted(row: Mapping[str, Any]) -> bool:
+    """Whether the mask of a row of the manifest, with its notes and values as JSON, has a warning or is unsure."""
+    notes, values = (parse_json(row.get(name) or "null", row["source_id"]) for name in ("notes", "values"))
+    origin = MaskOrigin.from_values(values or {})
+    unsure = origin is not None and origin.confidence < LOOK_BELOW
+    return unsure or any(str(note).startswith(WARNING) for note in notes or ())
+
+
+def _of_sure_masks(card: Mapping[str, Any]) -> dict[str, Any]:
+    """The card without what it says against the masks."""
+    others = [part for part in (suspicion_in(card) or "").split("; ") if not part.startswith(MASKS_DOUBTED)]
+    masks = {"below_limit": 0, "of": 1}
+    benchmark = {**(card.get("benchmark") or {}), "masks": masks}
+    return {**card, "benchmark": benchmark, "suspicion": "; ".join(filter(None, others)) or None}
 
 
 def has_invalid(facts: Facts) -> bool:

@@ -22,7 +22,7 @@ class EvaluateSettings(EngineSettings):
     precision: Annotated[Precision | None, Option("Of the networks [default: fp32 on a CPU, bf16 on a GPU].")] = None
     batch_size: Annotated[int | None, Option("Pictures per batch [default: what fits in memory].")] = None
     workers: Annotated[
-        int | None, Option("Processes that decode pictures for each GPU [default: as many as there are cores].")
+        int | None, Option("Threads that decode pictures for each GPU [default: as many as there are cores].")
     ] = None
     groups: Annotated[
         str | Path | None, Option('JSON file of class groups: {"dog": ["beagle", …], …}.', metavar="FILE")
@@ -81,11 +81,11 @@ class SensitivitySettings(EngineSettings):
     ] = "precision"
     convention: Annotated[
         Convention,
-        Option("`released`: an undefined iRFS is 0 and drops are means over pictures, as in RIVAL10's released code."),
+        Option("`released`: as RIVAL10's code: no normalization, soft masks, an undefined iRFS is 0, plain means."),
     ] = "default"
     limit: Annotated[int | None, LIMIT] = None
     classes: Annotated[str | None, CLASSES] = None
-    batch_size: Annotated[int | None, Option("Pictures per batch [default: 4 on a CPU, otherwise 256].")] = None
+    batch_size: Annotated[int | None, Option("Pictures per batch [default: 32 on a CPU, otherwise 256].")] = None
     resamples: Annotated[int, Option("Number of bootstrap resamples.", least=10)] = 1000
 
 

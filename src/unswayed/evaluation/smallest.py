@@ -74,6 +74,8 @@ class Direction:
         >>> directions()["object darker"].describe(-1.25)
         '-1.25 stops'
         """
+        if self.range.unit.startswith("of "):  # a share
+            return f"{100 * level:.3g} % {self.range.unit}"
         return f"{level:.3g} {self.range.unit}".rstrip()
 
 
@@ -239,8 +241,8 @@ class SmallestChange:
         else:
             said = (
                 f"At {self.direction.describe(self.turn.level)} the prediction changes from “{before}” to "
-                f"“{self.turn.name}”; at {self.held:.3g} it was unchanged. {tried} tried, from the smallest change "
-                "upward. The prediction may also change at smaller levels that were not tried."
+                f"“{self.turn.name}”; at {self.direction.describe(self.held)} it was unchanged. {tried} tried, from "
+                "the smallest change upward. The prediction may also change at smaller levels that were not tried."
             )
         if self.control is not None:
             said += (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -20,8 +21,9 @@ import torch
 from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import ClassColumn, Frame
 from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
+from unswayed.files.records import read_object
 from unswayed.files.text_tables import csv_text
-from unswayed.files.whole import read_json, remove_file, write_bytes, write_json
+from unswayed.files.whole import remove_file, write_bytes, write_json
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies, one_thread, shrinking
@@ -37,8 +39,10 @@ from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_s
 from .heat import Region, shared_regions
 from .measures import best_channels, suspects
 from .model_cards import sentences_in
+from .noise import SCHEMA as NOISE_SCHEMA
 from .noise import NoiseProbe, NoiseSettings
 from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
+from .saliency import SCHEMA as SALIENCY_SCHEMA
 from .saliency import MaskedPicture, SaliencyProbe, opened_pictures
 
 if TYPE_CHECKING:
@@ -47,6 +51,11 @@ if TYPE_CHECKING:
     from unswayed.benchmark import Benchmark
     from unswayed.models import Classifier
 
+RELEASED = (
+    "--convention released, as in RIVAL10's released code: pixels in [0, 1] enter the networks without normalization, "
+    "masks are soft, and pictures and masks are resized as torchvision does"
+)
+SCHEMAS = {"noise": NOISE_SCHEMA, "saliency": SALIENCY_SCHEMA}
 BATCH = 16  # pictures of the check of a model
 
 
@@ -125,7 +134,9 @@ def run_study(
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
     study = Study(Path(folder), pictures.labels.classes, [], [])
     if not is_benchmark:
-        _require_framing(study.folder, settings.frame)
+        _require_same(study.folder, settings)
+    if settings.convention == "released":
+        study.notes.append(RELEASED)
     kinds = [*(["noise"] if not is_benchmark else []), *(["saliency"] if saliency or is_benchmark or spurious else [])]
     with Monitor(study.folder, "sensitivity", "pictures", show) as monitor:
         keys = [(name, kind) for name in models for kind in kinds]
@@ -188,9 +199,13 @@ class StudyProbes:
         return {**kept, "opened": {}, "checked": set()}
 
     def model(self, name: str, device: str | None = None) -> Classifier:
+        from unswayed.models import open_model
+
         if name not in self.opened:
             self.opened.clear()
-            self.opened[name] = _open(name, device_at(device, self.device))
+            opened = open_model(name, device=device_at(device, self.device))
+            released = self.settings.convention == "released"
+            self.opened[name] = opened.without_normalization() if released else opened
         return self.opened[name]
 
     @contextlib.contextmanager
@@ -248,7 +263,7 @@ def _look_closer(
     assert isinstance(source, Source)
     slug = model.slug
     if spurious:
-        noise, saliency = (read_probe(study.folder, kind, [slug]) for kind in ("noise", "saliency"))
+        noise, saliency = (read_probe(study.folder, kind, [slug], SCHEMAS[kind]) for kind in SCHEMAS)
         listed = suspects(noise, saliency, by=class_by, measure=measure)["source_id"].unique(maintain_order=True)
         chosen = [scene_id for scene_id in listed if scene_id in source]
         regions = shared_regions(model, source, chosen, probes.method, frame)
@@ -281,17 +296,21 @@ def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
 
 def _cards(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
     """The settings of every model's results of one kind, by file name."""
-    return {path.stem: read_json(path).get("settings", {}) for path in sorted((folder / kind).glob("*.json"))}
+    kinds = {"settings": dict[str, Any] | None}
+    cards = {path.stem: read_object(path, kinds) for path in sorted((folder / kind).glob("*.json"))}
+    return {slug: card.get("settings") or {} for slug, card in cards.items()}
 
 
-def _require_framing(folder: Path, frame: Frame) -> None:
-    """Refuse a folder with results in another framing: its tables and pictures would mix two of them."""
-    for kind in ("noise", "saliency"):
+def _require_same(folder: Path, settings: NoiseSettings) -> None:
+    """Refuse a folder with results in another framing or convention: its tables and pictures would mix two of them."""
+    for kind, option in itertools.product(("noise", "saliency"), ("frame", "convention")):
+        chosen = getattr(settings, option)
         for slug, stated in _cards(folder, kind).items():
-            if str(stated.get("frame", frame)) != frame:
+            there = stated.get(option, "default" if (kind, option) == ("noise", "convention") else chosen)
+            if there != chosen:
                 raise UserError(
-                    f"{folder} contains results of {slug} with --frame {stated['frame']}, not {frame}",
-                    allowed=f"--frame {stated['frame']}, or another folder",
+                    f"{folder} contains results of {slug} with --{option} {there}, not {chosen}",
+                    allowed=f"--{option} {there}, or another folder",
                 )
 
 
@@ -309,12 +328,6 @@ def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source |
     from unswayed.sources import open_source
 
     return open_source(spec, limit=limit, classes=classes), False
-
-
-def _open(name: str, device: str | None) -> Classifier:
-    from unswayed.models import open_model
-
-    return open_model(name, device=device)
 
 
 def check_plausible(

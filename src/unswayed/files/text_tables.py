@@ -14,7 +14,7 @@ import pyarrow.compute as compute
 import pyarrow.csv as arrow_csv
 from pyarrow import types
 
-from unswayed.errors import UserError
+from unswayed.errors import CONTROLS, UserError
 
 from .records import require_fields
 from .tables import WORDS, Column, Kind, check_column, check_names, readable
@@ -27,6 +27,7 @@ _JSON: dict[str, Any] = {"text": str, "integer": int, "number": float, "truth": 
 _LONGEST_HEADER = 2**20
 _SMALL = 2**24  # bytes up to which one thread reads a file; its errors name the row
 # What a spreadsheet calculates begins so, after quotes of ours (see `csv_text`); a signed number or a sign does not.
+_CONTROLS = CONTROLS.replace(r"\x00-\x1f", r"\x00-\x08\x0a-\x1f")  # a tab stays, as a formula may begin with it
 _FORMULA, _NUMBER = r"'*[=+\-@\t\r\n＝＋－＠]", r"[+\-](?:(?:\d+\.?\d*|\.\d+)(?:[eE][+\-]?\d+)?)?"
 
 
@@ -108,7 +109,8 @@ def read_json_lines(path: str | Path, columns: Mapping[str, Column], run: str | 
 def csv_text(frame: pl.DataFrame) -> str:
     """The frame as CSV in which no text is a formula: spreadsheets calculate what begins with = @ + - or a tab.
 
-    `read_csv` takes away the quote that is put before such a text.
+    Control characters, line breaks and changes of the direction of text become spaces, since what prints the file may
+    obey them. `read_csv` takes away the quote that is put before such a text.
 
     >>> import polars as pl
     >>> csv_text(pl.DataFrame({"model": ["=1+1", "a=b"], "drop": [-1.5, 2.0]}))
@@ -117,8 +119,10 @@ def csv_text(frame: pl.DataFrame) -> str:
     import polars as pl
 
     def named(name: str) -> str:
+        name = re.sub(_CONTROLS, " ", name)
         return f"'{name}" if re.match(_FORMULA, name) and not re.fullmatch(_NUMBER, name) else name
 
+    frame = frame.with_columns(pl.col(pl.String).str.replace_all(_CONTROLS, " "))
     text = pl.col(pl.String)
     formula = text.str.contains(f"^{_FORMULA}") & ~text.str.contains(f"^{_NUMBER}$")
     return (

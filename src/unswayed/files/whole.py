@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from unswayed.errors import CannotWrite, UserError, unknown
+from unswayed.errors import CannotWrite, UserError, check_known
 
 try:
     import fcntl
@@ -321,9 +321,8 @@ def needs_leases(folder: str | Path) -> bool:
     set to `lease` or `flock` decides for every folder.
     """
     chosen = os.environ.get("UNSWAYED_LOCKS") or "auto"
-    if chosen not in KINDS:
-        raise unknown("kind of locks (UNSWAYED_LOCKS)", chosen, KINDS)
     if chosen != "auto":
+        check_known("kind of locks (UNSWAYED_LOCKS)", [chosen], KINDS)
         return chosen == "lease"
     try:
         if fcntl is None or _is_network(os.stat(folder).st_dev):

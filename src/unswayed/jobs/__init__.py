@@ -11,7 +11,7 @@ from unswayed.errors import UserError
 from .processes import defined_in_script, preload
 from .resources import prefetch
 from .scheduling import Counted, Here, Outcome, Schedule, Streaming, Watch, WorkerState, attempt
-from .settings import ENGINES, EngineSettings
+from .settings import ENGINES, Engine, EngineSettings
 
 __all__ = [
     "ENGINES",
@@ -19,10 +19,8 @@ __all__ = [
     "Outcome",
     "Watch",
     "WorkerState",
-    "cores",
-    "places_of",
+    "engine_of",
     "prefetch",
-    "processes_on_a_machine",
     "run_tasks",
 ]
 
@@ -49,7 +47,7 @@ def run_tasks(
     workers: how many processes. One runs in this process, task by task, as the results are requested, unless `apart`.
     settings: the engine. Its shard is not applied here: the caller selects the tasks with `settings.part`.
     devices: one process for each of these devices instead of `workers`; the worker is called with `device=NAME` too.
-        `places_of` has those of the engine.
+        `engine_of(settings).places(settings)` are those of the engine.
     apart: also a single worker has a process for itself, so that one that crashes costs only its task.
     watch: is called with the states of all processes, this one if it does the work, when one of them changes.
     counted: is called with what a worker passes to its attribute `counted`, if it has one: how much more of a task is
@@ -83,25 +81,14 @@ def run_tasks(
     return _run_here(worker, tasks, process)
 
 
-def cores(settings: EngineSettings) -> int:
-    """How many CPU cores the engine has."""
-    return ENGINES.load(settings.engine).cores(settings)
+def engine_of(settings: EngineSettings) -> Engine:
+    """The engine of the settings, which knows its cores and devices.
 
-
-def places_of(settings: EngineSettings) -> list[str]:
-    """The devices of the processes: those given; by default every GPU, else the CPU, or every CPU of a cluster.
-
-    Which GPUs there are is known only on the machines of a Ray cluster, so there each is named `cuda`.
-
-    >>> places_of(EngineSettings(device="cpu,cpu"))
+    >>> settings = EngineSettings(device="cpu,cpu")
+    >>> engine_of(settings).places(settings)
     ['cpu', 'cpu']
     """
-    return ENGINES.load(settings.engine).places(settings)
-
-
-def processes_on_a_machine(settings: EngineSettings, places: Sequence[str]) -> int:
-    """How many of the processes in these places share the cores of one machine."""
-    return ENGINES.load(settings.engine).on_a_machine(settings, places)
+    return ENGINES.load(settings.engine)
 
 
 def _packed(worker: Any, optional: bool) -> bytes | None:

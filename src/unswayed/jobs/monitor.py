@@ -62,7 +62,7 @@ class Monitor:
     """A block in which a command counts what it has done; show: called with the view after every change.
 
     Heartbeats of processes that died in this folder are removed.
-    A folder that is moved or deleted meanwhile is noticed at the next count.
+    A folder that is moved or deleted meanwhile is noticed at the next count, or where a file cannot be written to it.
     """
 
     def __init__(
@@ -94,15 +94,19 @@ class Monitor:
         self.thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self.ended.set()
         self.thread.join()
-        with contextlib.suppress(OSError, UserError):
-            remove_file(self.path)
-            if self.made:
-                self.folder.rmdir()  # only if it is empty: the command was refused before it wrote anything
-        if self.handle is not None:
-            os.close(self.handle)
+        try:
+            if isinstance(error, CannotWrite):
+                self.check_folder()
+        finally:
+            with contextlib.suppress(OSError, UserError):
+                remove_file(self.path)
+                if self.made:
+                    self.folder.rmdir()  # only if it is empty: the command was refused before it wrote anything
+            if self.handle is not None:
+                os.close(self.handle)
 
     def count(self, done: int, total: int, failed: int = 0, note: str = "") -> None:
         """Set what is done now; CannotWrite if the folder is gone."""

@@ -18,7 +18,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import forkserver, popen_forkserver, reduction, resource_tracker, spawn, util
 from multiprocessing.connection import Connection, wait
@@ -140,11 +140,20 @@ class _WithoutScript(ForkServerProcess):
     _Popen = staticmethod(_Popen)
 
 
-def preload(worker: Any) -> None:
+def preload(worker: Any) -> list[str]:
     """Let the server import the module of a worker, and what is slow to import and was imported here, before it is
-    copied; this has an effect only until the server has started."""
-    module = str(getattr(worker, "__module__", None) or __name__)
-    multiprocessing.set_forkserver_preload([module, *(name for name in SLOW_IMPORTS if name in sys.modules)])
+    copied; this has an effect only until the server has started. A worker may list its `imports` itself."""
+    slow = getattr(worker, "imports", SLOW_IMPORTS)
+    modules = [str(getattr(worker, "__module__", None) or __name__), *(name for name in slow if name in sys.modules)]
+    multiprocessing.set_forkserver_preload(modules)
+    return modules
+
+
+def start_server(modules: Iterable[str]) -> None:
+    """Start the server before its first process is needed, so that it imports beside what this process does."""
+    multiprocessing.set_forkserver_preload(list(modules))
+    with _inherited():
+        forkserver.ensure_running()
 
 
 def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> None:

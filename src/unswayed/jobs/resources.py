@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENAS = -1, -3, -8  # glibc's malloc.h
 _USUAL_TRIM, _USUAL_MMAP = 64 << 20, 32 << 20  # what glibc itself comes to once large blocks have been freed
 _LARGEST_KEPT = 1 << 30
-_LOOK_EVERY, _MOST_GROWTH = 0.5, 1.1  # seconds; the growth of the memory after which its free pages are returned
+_FIRST_LOOK, _LAST_LOOK = 0.5, 64.0  # seconds between two looks at the memory, which double with every return
+_MOST_GROWTH = 1.1  # the growth of the memory after which its free pages are returned
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -38,8 +39,9 @@ def kept_heap(device: str = "cpu") -> Iterator[None]:
     glibc returns every large block to the system when it is freed, and the system clears its pages when they are
     requested again, four kilobytes at a time: more than half of the time of 32 pictures through an EfficientNet-Lite.
     Kept blocks that small ones have cut into pieces fit no large one any more, so all free pages go back whenever the
-    memory has grown by a tenth; otherwise that of a long evaluation would double. On other devices and without glibc
-    the block changes nothing.
+    memory has grown by a tenth; otherwise that of a long evaluation would double. A pass that takes longer than the
+    time between two looks grows by more than that, so this time doubles. On other devices and without glibc the block
+    changes nothing.
     """
     libc = ctypes.CDLL(None) if sys.platform == "linux" and device == "cpu" else None
     if libc is None or not hasattr(libc, "mallopt"):
@@ -51,13 +53,14 @@ def kept_heap(device: str = "cpu") -> Iterator[None]:
     ended = threading.Event()
 
     def give_back() -> None:
-        before = math.inf
-        while not ended.wait(_LOOK_EVERY):
+        before, pause = math.inf, _FIRST_LOOK
+        while not ended.wait(pause):
             with open("/proc/self/statm", encoding="ascii") as file:
                 now = int(file.read().split()[1])  # pages of memory
             if now > _MOST_GROWTH * before:
                 libc.malloc_trim(0)
                 before = math.inf  # what the passes need at least is known again at the next look
+                pause = min(2 * pause, _LAST_LOOK)
             else:
                 before = min(before, now)
 

@@ -27,7 +27,8 @@ class Engine(Protocol):
         """How many CPU cores there are."""
 
     def places(self, settings: EngineSettings) -> list[str]:
-        """The devices of the workers: those of the settings, or else all."""
+        """The devices of the workers: those given; by default every GPU, else the CPU, or every CPU of a cluster. Which
+        GPUs there are is known only on the machines of a Ray cluster, so there each is named `cuda`."""
 
     def on_a_machine(self, settings: EngineSettings, places: Sequence[str]) -> int:
         """How many of the workers in these places share the cores of one machine."""

@@ -20,9 +20,9 @@ from unswayed.files.locks import Lock
 from unswayed.files.storage import refresh
 from unswayed.files.whole import read_json, remove_file, write_json
 
-from . import places_of, run_tasks
+from . import engine_of, run_tasks
 from .monitor import Monitor
-from .scheduling import Here, Outcome, attempt
+from .scheduling import Outcome
 from .settings import EngineSettings, shard_of
 
 MOST_POISONED = 20  # items of one share that may end the process that reads them
@@ -97,7 +97,7 @@ class TableJob:
 
     @cached_property
     def devices(self) -> list[str]:
-        return places_of(self.engine)
+        return engine_of(self.engine).places(self.engine)
 
     def count(self, more: int) -> None:
         self.done = min(self.total, self.done + more)
@@ -116,32 +116,16 @@ class TableJob:
         parts = range((number - 1) * shares, number * shares)
         tasks = [Share(tuple(group), part, of * shares) for group in groups for part in parts]
         self.expected.update(table for task in tasks for table in task.tables)
-        if here is not None:
-            yield from self._here(work, tasks, here)
-            return
         broken = []
-        for outcome in self._outcomes(work, tasks, self.devices):
-            if outcome.result is None:
+        for outcome in self._outcomes(work, tasks, self.devices if here is None else [here], here is None):
+            if outcome.result is not None:
+                yield from self._collected(outcome.result)
+            elif here is None:
                 broken.append(outcome.task)
             else:
-                yield from self._collected(outcome.result)
+                yield from self._collected([Reply(table, error=outcome.failure) for table in outcome.task.tables])
         for share in broken:
             yield from self._with_care(work, share)
-
-    def _here(self, work: TableWork, tasks: Sequence[Share], device: str) -> Iterator[tuple[Hashable, list[Reply]]]:
-        process = Here(device, device, self.monitor.watch)
-
-        def count(more: int) -> None:
-            self.count(more)
-            process.tell()
-
-        work.counted = count
-        process.tell()
-        for task in tasks:
-            done = attempt(work, task, {})
-            process.tell(finished=1)
-            failed = [Reply(table, error=done.get("failure")) for table in task.tables]
-            yield from self._collected(done.get("result", failed))
 
     def each(
         self,
@@ -180,9 +164,11 @@ class TableJob:
         finally:
             merging.release()
 
-    def _outcomes(self, work: TableWork, shares: Sequence[Share], devices: Sequence[str]) -> Iterator[Outcome]:
-        watch, counted = self.monitor.watch, self.count
-        return run_tasks(work, shares, 1, self.engine, devices=devices, apart=True, watch=watch, counted=counted)
+    def _outcomes(
+        self, work: TableWork, shares: Sequence[Share], devices: Sequence[str], apart: bool = True
+    ) -> Iterator[Outcome]:
+        engine, watch = self.engine if apart else None, self.monitor.watch
+        return run_tasks(work, shares, 1, engine, devices=devices, apart=apart, watch=watch, counted=self.count)
 
     def _collected(self, replies: Sequence[Reply]) -> Iterator[tuple[Hashable, list[Reply]]]:
         for reply in replies:

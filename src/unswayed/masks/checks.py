@@ -13,16 +13,16 @@ import numpy as np
 
 from unswayed.errors import BadPicture
 from unswayed.files.whole import parse_json
-from unswayed.scene import LOOK_BELOW, MaskOrigin, Scene
+from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin, Scene
 from unswayed.sources.source import Source
 
-WARNING = "warning: "
 ALL, TINY = 0.995, 0.0005  # shares of the picture
 RIM = 0.6  # share of the picture's border that an object seldom covers
 MIDDLE = 0.5  # share of the picture's middle that an object mostly covers
 GRAY = 0.25  # share of pixels that are neither object nor background, which only soft rims should be
 SHADES = 32  # how many different ones of them there must be
 HALF = 0.25  # share of the object's pixels that may be half transparent
+ALL_WHITE, INVERTED = "the mask is all white", "the mask looks inverted"
 STRANGE = "the mask may not fit the photograph"
 FITS = 0.8  # standard deviations of the fit: 1 % of right masks are below, 80 % of those of other photographs
 OWN = 4.0  # the same for a mask that surely belongs to the photograph: 92 % of right masks are above, 0 % of others
@@ -51,7 +51,7 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
         share = f"{soft.sum() / some.sum():.0%} of its object has values between 0.1 and 0.9"
         doubts.append(f"the mask is half transparent: {share}; 1 (or 255) = object")
     if rate > ALL:
-        doubts.append(f"the mask is all white: the object covers {100 * rate:.1f} % of the picture")
+        doubts.append(f"{ALL_WHITE}: the object covers {100 * rate:.1f} % of the picture")
     elif rate < TINY:
         doubts.append(f"the mask is nearly empty: the object covers {100 * rate:.3f} % of the picture")
     else:
@@ -61,12 +61,21 @@ def mask_warnings(mask: np.ndarray, image: np.ndarray | None = None) -> tuple[st
         covered = float(middle.mean()) if middle.size else 0.0
         if rim > RIM and covered < MIDDLE:
             share = f"{rim:.0%} of the picture's border and {covered:.0%} of its middle"
-            doubts.append(f"the mask looks inverted: the object covers {share}; white = object")
+            doubts.append(f"{INVERTED}: the object covers {share}; white = object")
     fit = None if image is None or doubts else mask_fit(image, mask)
     if fit is not None and fit.deviations < FITS:
         suits = f"it would fit {fit.turn}" if fit.turn else "it looks like that of another photograph, or is shifted"
         doubts.append(f"{STRANGE}: {suits}")
     return tuple(WARNING + text for text in doubts)
+
+
+def is_unusable(mask: np.ndarray) -> bool:
+    """Whether a mask is called all white or inverted, so that nothing made with it can be what it claims to be.
+
+    >>> is_unusable(np.ones((8, 8), np.float32))
+    True
+    """
+    return any(warning.startswith((WARNING + ALL_WHITE, WARNING + INVERTED)) for warning in mask_warnings(mask))
 
 
 def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
@@ -135,7 +144,7 @@ def doubted_masks(notes: Mapping[str, Iterable[str]], origins: Mapping[str, Mask
     unsure = sum(origin.confidence < LOOK_BELOW for origin in (origins or {}).values())
     if unsure >= max(UNSURE * len(notes), 2):
         doubts.append(f"{unsure} of {len(notes)} were made automatically with a confidence below {LOOK_BELOW:g}")
-    return f"the masks may be wrong: {', '.join(doubts)}" if doubts else None
+    return f"{MASKS_DOUBTED}: {', '.join(doubts)}" if doubts else None
 
 
 def exchanged_masks(source: Source | Mapping[str, Scene], notes: Mapping[str, Iterable[str]]) -> list[str]:

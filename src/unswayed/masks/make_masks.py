@@ -14,7 +14,7 @@ from PIL import Image
 from unswayed.choices import takes
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
-from unswayed.jobs import EngineSettings, cores, places_of
+from unswayed.jobs import EngineSettings, engine_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.table_job import TableJob
 from unswayed.sources.folder import object_name
@@ -89,8 +89,8 @@ def make_masks(
         elif path.is_file():
             ready[name] = Made(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
     with Monitor(masks, "masks", "photographs", show) as monitor:
-        workers = workers or max(1, min(cores(engine), (len(names) - len(ready)) // 16))
-        devices = [] if choice_for is None else places_of(engine)
+        workers = workers or max(1, min(engine_of(engine).cores(engine), (len(names) - len(ready)) // 16))
+        devices = [] if choice_for is None else engine_of(engine).places(engine)
         if devices and not devices[0].startswith("cuda") and engine.device is None:
             devices = devices[:1] * workers
         job = TableJob(engine, monitor, len(names))

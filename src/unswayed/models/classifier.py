@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -22,9 +23,10 @@ from .foreign_transforms import as_transform
 from .heat import HeatLayer, find_heat_layer
 from .runtime import evaluating, true_float32
 from .transforms import Transform, paper, transform_from
-from .weights import weights_hash
+from .weights import tensors_in, weights_hash
 
 Origin = Mapping[str, Any]  # what a model was made from, as JSON
+Where = Mapping[str, str | None]  # the device and the precision that a model is opened with
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,23 +88,29 @@ class Classifier:
 
     @functools.cached_property
     def weights_hash(self) -> str:
-        """SHA-256 of the weights; wrappers such as `+tencrop` keep that of the model they wrap."""
-        return self.fixed_hash or weights_hash(self.module)
+        """SHA-256 of the weights, or of the answers where the weights are not in the network's state; wrappers such as
+        `+tencrop` keep that of the model they wrap."""
+        return self.fixed_hash or weights_hash(self.module) or self.answers_hash
+
+    @functools.cached_property
+    def answers_hash(self) -> str:
+        """SHA-256 of the logits for four pictures of noise, smooth to sharp, which differ if anything that the network
+        computes with does: also an array, a session of another library or a file that its state does not contain."""
+        side, generator = self.transform.crop, torch.Generator().manual_seed(0)
+        noise = [torch.rand(1, 3, size, size, generator=generator) for size in (1, 4, 16, side)]
+        pixels = torch.cat([nn.functional.interpolate(part, (side, side)) for part in noise])
+        return hashlib.sha256(self.logits(self.transform.normalize(pixels)).cpu().numpy().tobytes()).hexdigest()
 
     @property
     def nbytes(self) -> int:
         """The size of the weights in bytes."""
-        return sum(value.nbytes for value in self.module.state_dict().values())
+        return sum(tensor.nbytes for _, tensor in tensors_in(self.module.state_dict()))
 
     @functools.cached_property
     def heat_layer(self) -> HeatLayer:
         """The layer from which a heat map of this model is computed."""
         side = self.transform.crop
         return find_heat_layer(self.module, torch.zeros(1, 3, side, side, device=self.device), self.layer)
-
-    def __call__(self, pictures: torch.Tensor) -> torch.Tensor:
-        """The same as `logits`: transformed (N, 3, crop, crop) -> (N, classes) float32 logits, without gradients."""
-        return self.logits(pictures)
 
     def prepare(self, image: np.ndarray) -> torch.Tensor:
         """(H, W, 3) uint8 RGB -> (3, crop, crop) float32, by the model's own transform."""
@@ -117,6 +125,8 @@ class Classifier:
         """Transformed (N, 3, crop, crop) -> (N, classes) float32 logits on the model's device, without gradients."""
         with torch.inference_mode():
             return self._forward(batch)
+
+    __call__ = logits
 
     def classify(self, crops: torch.Tensor, size: int) -> torch.Tensor:
         """(N, crop, crop, 3) uint8 crops -> (N, classes) float32 logits, `size` pictures at a time."""
@@ -163,6 +173,11 @@ class Classifier:
             return replace(made, name=self.name, origin=self.origin, layer=self.layer, fixed_hash=self.weights_hash)
         return replace(self, transform=paper(self.transform), fixed_hash=self.weights_hash)
 
+    def without_normalization(self) -> Classifier:
+        """The same model for which pixels in [0, 1] are the input, as in RIVAL10's released code."""
+        bare = replace(self.transform, mean=(0.0,) * 3, std=(1.0,) * 3, scale=1.0, channels="RGB")
+        return replace(self, transform=bare, fixed_hash=self.weights_hash)
+
     def check_framing(self, frame: str | None) -> None:
         """Refuse a head that was trained in another framing; one without a record, and any other model, fits every one.
 
@@ -191,24 +206,24 @@ class Classifier:
 
 
 def classifier_of(
-    spec: Spec,
-    module: nn.Module,
-    transform: Transform,
-    labels: LabelSpace,
-    where: Mapping[str, str | None],
-    origin: Origin,
+    spec: Spec, module: nn.Module, transform: Transform, labels: LabelSpace, where: Where, origin: Origin
 ) -> Classifier:
     """The classifier that `spec` names, with the options that every source takes."""
-    return Classifier(
-        module,
-        transform_from(spec.options, transform),
-        labels,
-        str(spec),
-        layer=spec.options.get("layer"),
-        origin=origin,
-        device=where.get("device"),
-        precision=where.get("precision"),
-    )
+    transform, layer = transform_from(spec.options, transform), spec.options.get("layer")
+    device, precision = where.get("device"), where.get("precision")
+    return Classifier(module, transform, labels, str(spec), device, precision, layer, origin)
+
+
+def assumed(spec: Spec, transform: Transform, why: str) -> dict[str, str]:
+    """The entry in the origin of a model with a checkpoint, which does not state its preprocessing: what is assumed.
+
+    Empty without a checkpoint, and if the name states mean and standard deviation.
+    """
+    if "checkpoint" not in spec.options or {"mean", "std"} <= spec.options.keys():
+        return {}
+    numbers = str(transform).partition(", mean ")[2]
+    stated = f"{spec} does not state its preprocessing: assumed is {why}, mean {numbers}"
+    return {"assumed": f"{stated}; ?mean=…&std=… states another"}
 
 
 def _space(labels: object) -> LabelSpace:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from unswayed.errors import UserError, first_line, missing_extra, unknown
+from unswayed.errors import UserError, check_known, first_line, missing_extra
 from unswayed.files.records import read_object
 from unswayed.files.whole import sha256, write_bytes, write_json
 from unswayed.jobs.settings import choose_device
@@ -36,6 +36,7 @@ from unswayed.specs import Spec
 from .classifier import Classifier
 from .foreign_transforms import as_transform
 from .label_mapping import read_labels
+from .runtime import open_session
 from .transforms import COMMON, Transform, transform_from
 from .wrappers import LogProbabilities
 
@@ -118,9 +119,7 @@ def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, Setting
     if not beside.is_file():
         beside = path.with_suffix(".json")
     settings = read_object(beside, _KINDS) if beside.is_file() else {}
-    for name in settings:
-        if name not in SETTINGS:
-            raise unknown(f"setting in {beside.name}", name, SETTINGS)
+    check_known(f"setting in {beside.name}", settings, SETTINGS)
     settings |= {name: spec.options[name] for name in SETTINGS if name in spec.options}
     stated = set(spec.options) | set(settings.get("transform") or {})
     if not {"crop", "mean", "std"} <= stated:
@@ -183,11 +182,9 @@ class _RuntimeModule(nn.Module):
         # Channels last only if the file states three of them there.
         stated = "NHWC" if len(shape) == 4 and shape[3] == 3 and shape[1] != 3 else "NCHW"
         self.layout = str(settings.get("layout") or stated).upper()
-        if self.layout not in LAYOUTS:
-            raise unknown("layout", self.layout, LAYOUTS)
+        check_known("layout", [self.layout], LAYOUTS)
         self.scores = str(settings.get("scores") or "logits")
-        if self.scores not in SCORES:
-            raise unknown("kind of scores", self.scores, SCORES)
+        check_known("kind of scores", [self.scores], SCORES)
         self.offset = int(settings["label_offset"])
         batch = shape[0] if shape else None
         # A dynamically quantized network finds its ranges in the batch: with one picture, each is treated alone.
@@ -240,18 +237,14 @@ _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f
 
 
 def _load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = open_session(path, kind="model")
     output = _output(settings, [port.name for port in session.get_outputs()])
     entry = session.get_inputs()[0]
 
     def run(pixels: torch.Tensor) -> Output:
         return session.run([output], {entry.name: pixels.numpy()})[0]
 
-    return Runtime(run, f"onnxruntime {onnxruntime.__version__}", entry.shape, output, _files_beside(path))
+    return Runtime(run, f"onnxruntime {version('onnxruntime')}", entry.shape, output, _files_beside(path))
 
 
 def _files_beside(path: Path) -> tuple[Path, ...]:
@@ -339,9 +332,8 @@ def _torch_runtime(module: Any, settings: Settings, shape: Shape | None = None) 
         if isinstance(answer, torch.Tensor):
             return answer
         if not isinstance(answer, (Mapping, Sequence)):
-            raise UserError(
-                f"the model returns a {type(answer).__name__}", allowed="a tensor, a tuple or a dict of tensors"
-            )
+            allowed = "a tensor, a tuple or a dict of tensors"
+            raise UserError(f"the model returns a {type(answer).__name__}", allowed=allowed)
         ports = answer if isinstance(answer, Mapping) else {str(number): part for number, part in enumerate(answer)}
         return ports[_output(settings, list(ports))]
 
@@ -351,8 +343,7 @@ def _torch_runtime(module: Any, settings: Settings, shape: Shape | None = None) 
 def _output(settings: Settings, names: list[str]) -> str:
     """The output of the model that the settings name, the first by default."""
     output = str(settings.get("output") or names[0])
-    if output not in names:
-        raise unknown("output", output, names)
+    check_known("output", [output], names)
     return output
 
 

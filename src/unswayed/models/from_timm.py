@@ -21,11 +21,11 @@ from timm.models import build_model_with_cfg, register_model
 from timm.models.vision_transformer import VisionTransformer
 from timm.models.vision_transformer_hybrid import HybridEmbed
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
-from .classifier import Classifier, classifier_of
+from .classifier import Classifier, assumed, classifier_of
 from .foreign_transforms import from_timm
 from .label_mapping import labels_from, unnamed
 from .transforms import COMMON, IMAGENET_MEAN, IMAGENET_STD
@@ -63,6 +63,9 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
     transform = from_timm(resolve_model_data_config(module))
     space = labels_from(spec.options, outputs=module.num_classes) or label_space(module)
     origin = {"library": f"timm {timm.__version__}", "architecture": module.pretrained_cfg.get("architecture")}
+    if "." not in spec.name:  # with a tag, the preprocessing is that of the weights that the user named
+        name = ".".join(filter(None, (spec.name, module.pretrained_cfg.get("tag"))))
+        origin |= assumed(spec, transform, f"that of timm's {name}")
     return classifier_of(spec, module, transform, space, where, origin | ({"settings": keywords} if keywords else {}))
 
 
@@ -154,20 +157,26 @@ def label_space(module: Any) -> LabelSpace:
     return unnamed(count)
 
 
-STAGE = 3  # of four; its features are 14×14 for a picture of 224×224
+# The paper's "res 3" is taken to be the third of the four residual stages, `layer3` of timm and conv4 of He et al.; its
+# features are 14×14 for a picture of 224×224.
+STAGE = 3
+BACKBONES = ("resnet50", "resnet50d")
 
 
 @register_model
 def hybrid_resnet50_vits(pretrained: bool = False, **settings: Any) -> VisionTransformer:
     """ResNet-50 up to its third stage (1,024 channels at 1/16), then the 12 blocks of a ViT-S of width 384.
 
-    backbone_pretrained: start the ResNet from timm's weights; the hybrid as a whole has none.
+    backbone: resnet50, or resnet50d, the ResNet-50-D of the paper's appendix; backbone_pretrained: start it from timm's
+    weights; the hybrid as a whole has none.
     """
     # create_model hands these over for models that have weights to fetch; this one has none.
     for name in ("pretrained_cfg", "pretrained_cfg_overlay"):
         settings.pop(name, None)
+    chosen = str(settings.pop("backbone", BACKBONES[0]))
+    check_known("backbone of the hybrid", [chosen], BACKBONES)
     backbone = timm.create_model(
-        "resnet50",
+        chosen,
         pretrained=settings.pop("backbone_pretrained", False),
         cache_dir=settings.pop("cache_dir", None),
         features_only=True,
@@ -185,7 +194,7 @@ def hybrid_resnet50_vits(pretrained: bool = False, **settings: Any) -> VisionTra
             "crop_pct": 0.875,
             "interpolation": "bicubic",
             "classifier": "head",
-            "first_conv": "patch_embed.backbone.conv1",
+            "first_conv": f"patch_embed.backbone.conv1{'.0' * chosen.endswith('d')}",
             "mean": IMAGENET_MEAN,
             "std": IMAGENET_STD,
         },

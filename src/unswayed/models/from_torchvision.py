@@ -11,11 +11,11 @@ from typing import Any
 import torchvision
 from torch import nn
 
-from unswayed.errors import unknown
+from unswayed.errors import check_known, unknown
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
-from .classifier import Classifier, classifier_of
+from .classifier import Classifier, assumed, classifier_of
 from .foreign_transforms import from_preset
 from .label_mapping import imagenet_or, labels_from, unnamed
 from .transforms import COMMON, Transform
@@ -28,8 +28,7 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
     """A torchvision classifier under the transform that its weights state."""
     spec.check_options("checkpoint", *COMMON)
     name, _, tag = spec.name.partition("/")
-    if name not in classifiers():
-        raise unknown("model in torchvision", name, classifiers())
+    check_known("model in torchvision", [name], classifiers())
     checkpoint = spec.options.get("checkpoint")
     space, transform = imagenet(), Transform()
     weights: Any = None
@@ -69,6 +68,7 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
             setattr(module, part, None)
     named = labels_from(spec.options, outputs=classes) or (space if classes == len(space) else unnamed(classes))
     origin = {"library": f"torchvision {torchvision.__version__}", "architecture": name}
+    origin |= {} if weights else assumed(spec, transform, "torchvision's usual one")
     return classifier_of(spec, module, transform, named, where, origin | ({"settings": settings} if settings else {}))
 
 

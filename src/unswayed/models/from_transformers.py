@@ -10,7 +10,7 @@ import torch
 import transformers
 from torch import nn
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, first_line
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
@@ -19,7 +19,7 @@ from .foreign_transforms import STATED, from_processor
 from .label_mapping import imagenet_or, labels_from
 from .transforms import COMMON, Transform
 from .weights import unavailable
-from .zero_shot import TowerWithHead, class_embeddings, templates_of, zero_shot
+from .zero_shot import PROMPTS, TowerWithHead, class_embeddings, class_names, templates_of, zero_shot
 
 # Mean difference in 255 levels: a resize in floating point differs from one in bytes by 0.3, another mean by 0.6.
 TOLERANCE = 0.5
@@ -27,7 +27,7 @@ TOLERANCE = 0.5
 
 def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """A model of the transformers library under its own image processor."""
-    spec.check_options("prompt", "templates", *COMMON)
+    spec.check_options(*PROMPTS, *COMMON)
     try:
         # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
         config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
@@ -42,7 +42,7 @@ def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str
         space = labels_from(spec.options, labels) or imagenet()
         module: nn.Module = _zero_shot(spec, network, space)
     else:
-        for option in ("prompt", "templates"):
+        for option in PROMPTS:
             if option in spec.options:
                 raise UserError(f"{spec} is not a zero-shot model, so {option} would have no effect")
         if "pixel_values" not in inspect.signature(network.forward).parameters:
@@ -84,7 +84,11 @@ def _transform(spec: Spec, processor: Any) -> Transform:
     """The transform of a processor, before the options; refused if its pixels differ from the processor's own."""
     given = all(name in spec.options for name in ("crop", "mean", "std"))
     try:
-        transform = from_processor(processor.to_dict())
+        try:
+            transform = from_processor(processor.to_dict())
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            reason = f"the image processor of {spec} has settings that cannot be read: {first_line(error)[:200]}"
+            raise UserError(reason, allowed=STATED) from None
         if not given:
             _compare(spec, processor, transform)
     except UserError:
@@ -140,5 +144,5 @@ def _zero_shot(spec: Spec, network: Any, space: LabelSpace) -> TowerWithHead:
         answer = network.get_text_features(**tokenizer(prompts, truncation=True, return_tensors="pt", **how))
         return answer if isinstance(answer, torch.Tensor) else answer.pooler_output
 
-    texts = class_embeddings(space.classes, templates_of(spec), encode)
+    texts = class_embeddings(class_names(spec, space), templates_of(spec), encode)
     return zero_shot(_Tower(network), texts, network)

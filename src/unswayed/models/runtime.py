@@ -68,10 +68,10 @@ def true_float32(device: torch.device | str) -> Iterator[None]:
         convolutions.fp32_precision = before
 
 
-def open_session(path: str | Path, extra: str = "models") -> Any:
+def open_session(path: str | Path, extra: str = "models", kind: str = "network") -> Any:
     """The network in an ONNX file, ready to run on the CPU.
 
-    extra: of this package, for the error where onnxruntime is not installed.
+    extra: of this package, for the error where onnxruntime is not installed; kind: what an error calls the file.
     """
     try:
         import onnxruntime
@@ -87,6 +87,7 @@ def open_session(path: str | Path, extra: str = "models") -> Any:
     # Threads that wait actively take the cores from other processes and make this one slower than one thread would be.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        # Without the fallback, which would print a banner and try the same provider again.
+        return onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:
-        raise UserError(f"{path} is not a readable ONNX network: {first_line(error)}") from None
+        raise UserError(f"{path} is not a readable ONNX {kind}: {first_line(error)}") from None

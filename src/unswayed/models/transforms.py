@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.files.records import require_fields
 
 if TYPE_CHECKING:
@@ -123,16 +123,11 @@ class Transform:
         for name in ("resize", "crop"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 1 <= value <= 8192:
-                raise UserError(
-                    f"the transform's {name} is {value!r}", allowed="an integer number of pixels, 1 to 8192"
-                )
-        for kind, name, allowed in (
-            ("interpolation", self.interpolation, INTERPOLATIONS),
-            ("fit", self.fit, FITS),
-            ("channel order", self.channels, ("RGB", "BGR")),
-        ):
-            if name not in allowed:
-                raise unknown(kind, name, allowed)
+                allowed = "an integer number of pixels, 1 to 8192"
+                raise UserError(f"the transform's {name} is {value!r}", allowed=allowed)
+        check_known("interpolation", [self.interpolation], INTERPOLATIONS)
+        check_known("fit", [self.fit], FITS)
+        check_known("channel order", [self.channels], ("RGB", "BGR"))
         for name in ("mean", "std"):
             object.__setattr__(self, name, _three(name, getattr(self, name)))
         if min(self.std) <= 0:
@@ -186,10 +181,7 @@ class Transform:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Transform:
-        allowed = [field.name for field in fields(Transform)]
-        for name in value:
-            if name not in allowed:
-                raise unknown("transform setting", name, allowed)
+        check_known("transform setting", value, TRANSFORM)
         require_fields(value, {name: kind for name, kind in _KINDS.items() if name in value}, "the transform")
         return Transform(**value)
 

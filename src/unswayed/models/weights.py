@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -120,13 +120,24 @@ def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:
     return layer
 
 
-def weights_hash(module: nn.Module) -> str:
-    """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same on every device."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(module.state_dict().items()):
-        if not isinstance(tensor, torch.Tensor) or name.endswith("num_batches_tracked"):
-            continue
-        data = tensor.detach().to("cpu").contiguous()
-        digest.update(f"{name} {tuple(data.shape)} {data.dtype};".encode())
-        digest.update(data.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+def tensors_in(value: object, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a state dict by name; quantized and sparse ones as the numbers that they stand for."""
+    if isinstance(value, torch.Tensor) and hasattr(value, "__tensor_flatten__"):
+        value = {inner: getattr(value, inner) for inner in value.__tensor_flatten__()[0]}
+    if isinstance(value, torch.Tensor):
+        dense = value if value.layout == torch.strided else value.to_dense()
+        yield name, dense.dequantize() if dense.is_quantized else dense
+    elif isinstance(value, (Mapping, list, tuple)):  # a quantized layer packs its weight and its bias into a tuple
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from tensors_in(item, f"{name}.{key}" if name else str(key))
+
+
+def weights_hash(module: nn.Module) -> str | None:
+    """SHA-256 over every parameter and buffer (name, shape, type, bytes): the same on all devices, None without any."""
+    digest, empty = hashlib.sha256(), True
+    for name, tensor in tensors_in(dict(sorted(module.state_dict().items()))):
+        if not name.endswith("num_batches_tracked"):
+            data, empty = tensor.detach().to("cpu").contiguous(), False
+            digest.update(f"{name} {tuple(data.shape)} {data.dtype};".encode())
+            digest.update(data.reshape(-1).view(torch.uint8).numpy().data)
+    return None if empty else digest.hexdigest()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
@@ -32,8 +32,7 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
     """EfficientNet-Lite 0, 1 or 2, trained on ImageNet-1k, in timm's architecture."""
     import timm
 
-    if spec.name not in CROPS:
-        raise unknown("EfficientNet-Lite", spec.name, CROPS, run="unswayed models")
+    check_known("EfficientNet-Lite", [spec.name], CROPS, run="unswayed models")
     spec.check_options(*COMMON)
     architecture = f"tf_efficientnet_lite{spec.name}"
     module = timm.create_model(architecture, pretrained=False)
@@ -62,8 +61,7 @@ def lite_names() -> list[str]:
 
 def open_mobilenet(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """MobileNetV2, trained on ImageNet-1k by torchvision's first recipe (IMAGENET1K_V1)."""
-    if spec.name not in VERSIONS:
-        raise unknown("MobileNet", spec.name, VERSIONS, run="unswayed models")
+    check_known("MobileNet", [spec.name], VERSIONS, run="unswayed models")
     spec.check_options(*COMMON)
     options = {**spec.options, "checkpoint": str(mobilenet_file())}
     inside = Spec(str(spec), "torchvision", "mobilenet_v2/IMAGENET1K_V1", options)

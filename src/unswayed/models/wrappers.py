@@ -78,6 +78,9 @@ def tencrop(model: Classifier, probability: bool = False) -> Classifier:
 tencrop_probability = functools.partial(tencrop, probability=True)
 
 
+NO_BATCH_NORM = "has no batch norm"
+
+
 def bn_adapt(model: Classifier) -> Classifier:
     """The model with batch-norm statistics estimated from the pictures it is about to be evaluated on.
 
@@ -87,7 +90,7 @@ def bn_adapt(model: Classifier) -> Classifier:
     module = copy.deepcopy(model.module).eval()
     layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
     if not layers:
-        raise UserError(f"{model.name} has no batch norm, so +bn-adapt changes nothing", allowed=model.name)
+        raise UserError(f"{model.name} {NO_BATCH_NORM}, so +bn-adapt changes nothing", allowed=model.name)
 
     def adapt(batches: Iterable[torch.Tensor]) -> None:
         momenta = [layer.momentum for layer in layers]

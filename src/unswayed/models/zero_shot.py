@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, missing_extra, unknown
 from unswayed.files.whole import read_names
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
@@ -35,6 +36,9 @@ TEMPLATES = (
     "art of the {}.",
     "a photo of the small {}.",
 )
+# The options of a zero-shot model. names: of ImageNet's classes, `own` or `openai`, those of CLIP's authors, of which
+# 292 differ; prompt: one template; templates: a file of one per line, or `openai`, all eighty of CLIP's authors.
+PROMPTS = ("names", "prompt", "templates")
 
 
 class TowerWithHead(nn.Module):
@@ -58,7 +62,7 @@ def zero_shot(tower: nn.Module, classes: torch.Tensor, network: Any) -> TowerWit
     """
     bias = getattr(network, "logit_bias", None)
     shift = None if bias is None else torch.full((len(classes),), float(bias))
-    return TowerWithHead(tower, classes * float(network.logit_scale.exp()), shift)
+    return TowerWithHead(tower, classes * float(network.logit_scale.detach().exp()), shift)
 
 
 def class_embeddings(
@@ -76,16 +80,38 @@ def class_embeddings(
 
 
 def templates_of(spec: Spec) -> tuple[str, ...]:
-    """The prompt templates that `?prompt=a photo of a {}.` or `?templates=FILE` (one per line) gives, else seven."""
+    """The templates that `?prompt=a photo of a {}.`, `?templates=FILE` or `?templates=openai` gives, else seven."""
     if {"prompt", "templates"} <= set(spec.options):
         raise UserError(f"{spec} states both prompt and templates", allowed="one of them")
     templates: tuple[str, ...] = (spec.options["prompt"],) if "prompt" in spec.options else TEMPLATES
-    if "templates" in spec.options:
+    if spec.options.get("templates") == "openai":
+        templates = tuple(template("{}") for template in _curated().OPENAI_IMAGENET_TEMPLATES)
+    elif "templates" in spec.options:
         templates = tuple(read_names(spec.options["templates"], "file of templates"))
     bad = [template for template in templates or ("",) if "{}" not in template]
     if bad:
         raise UserError(f"the template {bad[0]!r} has no {{}} for the class", allowed="a photo of a {}.")
     return templates
+
+
+def class_names(spec: Spec, space: LabelSpace) -> tuple[str, ...]:
+    """The names of the classes in prompts: those of the label space, or with `?names=openai` CLIP's for ImageNet."""
+    chosen = spec.options.get("names", "own")
+    check_known("set of class names", [chosen], ("own", "openai"))
+    if chosen == "own":
+        return space.classes
+    if space != imagenet():
+        raise UserError(f"names=openai are names of ImageNet-1k, and the classes are {space.name}", allowed="names=own")
+    return tuple(_curated().IMAGENET_CLASSNAMES)
+
+
+def _curated() -> ModuleType:
+    """The class names and templates of CLIP's authors, which open_clip contains."""
+    try:
+        from open_clip import zero_shot_metadata
+    except ImportError:
+        raise missing_extra("open_clip", "models") from None
+    return zero_shot_metadata
 
 
 def head_of(state: dict[str, torch.Tensor], where: str) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -103,14 +129,13 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | 
     """An open_clip model as a classifier of `labels`, by default ImageNet-1k."""
     import open_clip
 
-    spec.check_options("checkpoint", "head", "normalised", "prompt", "templates", *COMMON)
+    spec.check_options("checkpoint", "head", "normalised", *PROMPTS, *COMMON)
     head = spec.options.get("head")
-    for option in ("prompt", "templates") if head else ("normalised",):
+    for option in PROMPTS if head else ("normalised",):
         if option in spec.options:
             raise UserError(f"{option} has no effect {'with' if head else 'without'} head=FILE")
     normalized = spec.options.get("normalised", "yes")
-    if normalized not in ("yes", "no"):
-        raise unknown("setting of normalised", normalized, ("yes", "no"))
+    check_known("setting of normalised", [normalized], ("yes", "no"))
     name, pretrained = _names(spec)
     try:
         network = open_clip.create_model(name, pretrained=pretrained, weights_only=True, require_pretrained=True)
@@ -132,9 +157,11 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | 
         origin["kind"] = "fine-tuned head"
     else:
         tokenizer, templates = open_clip.get_tokenizer(name), templates_of(spec)
-        texts = class_embeddings(space.classes, templates, lambda prompts: network.encode_text(tokenizer(prompts)))
+        texts = class_embeddings(
+            class_names(spec, space), templates, lambda prompts: network.encode_text(tokenizer(prompts))
+        )
         module = zero_shot(network.visual, texts, network)
-        origin |= {"kind": "zero-shot", "templates": list(templates)}
+        origin |= {"kind": "zero-shot", "names": spec.options.get("names", "own"), "templates": list(templates)}
     config = network.visual.preprocess_cfg
     side = config["size"] if isinstance(config["size"], int) else config["size"][0]
     fit = {"shortest": "short", "longest": "long", "squash": "squash"}[config.get("resize_mode") or "shortest"]
@@ -150,8 +177,7 @@ def _names(spec: Spec) -> tuple[str, str | None]:
     if spec.name.startswith(("hf-hub:", "local-dir:")):
         return spec.name, None
     name, _, pretrained = spec.name.partition("/")
-    if name not in open_clip.list_models():
-        raise unknown("model in open_clip", name, open_clip.list_models())
+    check_known("model in open_clip", [name], open_clip.list_models())
     tags = open_clip.list_pretrained_tags_by_model(name)
     if not pretrained or (pretrained not in tags and not Path(pretrained).is_file()):
         raise unknown("pretrained weight in open_clip", spec.name, [f"{name}/{tag}" for tag in tags])

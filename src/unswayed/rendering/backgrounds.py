@@ -51,29 +51,32 @@ class Backgrounds:
         image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)
         # The scene's own seed, so that a removal does not depend on the edit or worker that requests it first.
         name = getattr(self.remove, "name", type(self.remove).__name__)
-        return removed_object(image, mask, reference.scene_id, scene.label, self.remove, self.cache, str(name))
+        drawn_by = f"{reference.scene_id}#{reference.fill}" if reference.fill else reference.scene_id
+        return removed_object(image, mask, drawn_by, scene.label, self.remove, self.cache, str(name))
 
 
 def removed_object(
     image: np.ndarray,
     mask: np.ndarray,
-    scene_id: str,
+    drawn_by: str,
     label: int | None,
     remove: Removal,
     cache: Path | None,
     name: str = "",
 ) -> np.ndarray:
-    """The image without its object, drawn by a seed of the scene; kept as PNG in the folder `cache`, if it is given.
+    """The image without its object; kept as PNG in the folder `cache`, if it is given.
 
-    name: of the removal method, so that several may share a cache.
+    drawn_by: the scene, and which of its fills, from which the seed follows. name: of the removal method, so that
+    several may share a cache.
     """
-    content = hashlib.blake2b(image.tobytes() + mask.tobytes() + name.encode(), digest_size=16).hexdigest()
+    of_fill = drawn_by.partition("#")[2].encode()
+    content = hashlib.blake2b(image.tobytes() + mask.tobytes() + name.encode() + of_fill, digest_size=16).hexdigest()
     path = None if cache is None else cache / f"{content}.png"
     if path is not None and path.is_file():
         kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
         if kept is not None and kept.shape == image.shape:
             return kept
-    seed = int.from_bytes(hashlib.blake2b(scene_id.encode(), digest_size=8).digest(), "little") >> 1
+    seed = int.from_bytes(hashlib.blake2b(drawn_by.encode(), digest_size=8).digest(), "little") >> 1
     removed = remove(image, mask, seed, label)
     if path is not None:
         write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())

@@ -6,29 +6,32 @@ answers = renderer.render(batch)          # Layers in, Rendered or Refused out, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unswayed.choices import GuidanceName, Precision, SamplerName, check_choice
 from unswayed.errors import UserError
-from unswayed.jobs.resources import Threads, shrinking
+from unswayed.jobs.resources import Threads, one_thread, shrinking
 from unswayed.jobs.settings import choose_device
 
 from .layers import Layers, Refused, Rendered, composite
 from .networks import Network, loading
 from .sampling.guidance import NamedGuide, open_guide, too_few
-from .sampling.loop import Job, Settings, denoise_all
+from .sampling.loop import Job, Settings, denoise
 from .sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
 
-# Below this many pictures at once compiling (about a minute) costs more than it saves.
-COMPILE_FROM = 8
+# Compiling takes about a minute. With fewer pictures at once, or less work in all (parameters × pictures × steps), it
+# costs more than it saves.
+COMPILE_FROM, WORTH_COMPILING = 8, 2e13
 # The width in pixels of the band around an object in which it is blended with a background that is kept.
 BAND = 8
 # A regenerated background is drawn anew from this timestep down, its fine texture; above it, it only changes by what
@@ -73,9 +76,61 @@ class Diffusion:
 
         on_passes: called after every pass of the network with the number of pictures in it.
         """
-        answers = [self._without_network(layers) for layers in batch]
-        denoised = iter(self._denoise([batch[i] for i, answer in enumerate(answers) if answer is None], on_passes))
-        return [next(denoised) if answer is None else answer for answer in answers]
+        # The longest first, so that few slots are empty at the end.
+        order = sorted(range(len(batch)), key=lambda i: -self.passes(*batch[i].passes_by))
+        waiting = ((i, batch[i]) for i in order)
+        answers = dict(self.stream(lambda: next(waiting, None), on_passes))
+        return [answers[i] for i in range(len(batch))]
+
+    def stream(
+        self, take: Callable[[], tuple[Any, Layers] | None], on_passes: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[Any, Rendered | Refused]]:
+        """(key, answer) of each picture as soon as it is there.
+
+        take: returns the next picture with its key whenever there is room for one, or None if none is waiting. When it
+        does and no picture is left, the stream ends.
+        """
+        guide = None if self.guide is None else self.guide.logits
+        watch = None if on_passes is None else lambda busy, *_: on_passes(len(busy))
+        settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
+        begun: dict[Any, _Begun] = {}
+        again: list[tuple[Any, Layers]] = []
+        ready: deque[tuple[Any, Callable[[bool], Rendered | Refused | None]]] = deque()
+        slots, passes = 0, iter(list[tuple[Any, Tensor]]())
+
+        def next_job() -> tuple[Any, Job] | None:
+            while (taken := again.pop() if again else take()) is not None:
+                key, layers = taken
+                answer = self._without_network(layers)
+                if answer is None:
+                    begun[key] = self._begin(layers)
+                    return key, begun[key].job
+                ready.append((key, functools.partial(_known, answer)))
+            return None
+
+        def next_picture(number: int) -> bool:
+            """Whether there was one more picture; with another number of slots, what is unfinished begins again."""
+            nonlocal slots, passes
+            if number != slots:
+                again.extend((key, picture.layers) for key, picture in begun.items())
+                begun.clear()
+                slots, passes = number, denoise(self.network, next_job, number, settings)
+            self.threads.adjust()
+            for key, x0 in passes:
+                ready.append((key, self._finish(begun.pop(key), x0)))
+                return True
+            return False
+
+        with one_thread() if self.network.device.type == "cuda" else self.threads:
+            going = True
+            while going or ready:
+                if going:
+                    going, self.batch_size = shrinking(
+                        next_picture, self.batch_size, lambda: loading.out_of_memory(self.exact, self.size)
+                    )
+                # What was copied from a GPU arrives while it makes the next pictures.
+                while ready and (answer := ready[0][1](not going)) is not None:
+                    yield ready.popleft()[0], answer
 
     def describe(self) -> dict[str, Any]:
         """The renderer's entry in benchmark.json."""
@@ -135,60 +190,87 @@ class Diffusion:
         """The timesteps that a picture with this start visits."""
         return visited(start, self.steps, SAMPLERS[self.sampler].spacing, self.exact.beta_schedule)
 
-    def _job(self, layers: Layers) -> Job:
-        object_, background = as_tensor(layers.object), as_tensor(layers.background)
+    def _begin(self, layers: Layers) -> _Begun:
+        """The picture on the device, with its job."""
+        device = self.network.device
+        object_, background = (_uploaded(picture, device) for picture in (layers.object, layers.background))
+        alpha = _uploaded(layers.alpha, device)
+        whole, rest = as_floats(object_), as_floats(background)
         # Each pixel is blended fully or not at all: a mix of two independent noises has less variance than either.
-        mask = torch.from_numpy((layers.alpha > 0.5).astype(np.float32))[None]
-        first, kept = background, object_
+        mask = (alpha > 0.5).float()
+        first, kept, band = rest, whole, None
         rising = np.empty(0, np.int64)
         if self.guidance == "calibrated":
             # As published, noise is added to the background; ours to the picture with its object.
-            first = torch.lerp(background, object_, mask)
+            first = torch.lerp(rest, whole, mask)
             if self._keeps_background(layers):
-                kept, mask = first, torch.from_numpy((~around(layers.alpha)).astype(np.float32))[None]
+                band = around(alpha)
+                kept, mask = first, (~band).float()
             elif layers.needs_network is not None:
                 rising = self._rising(layers.start)
-        job = Job(first, kept, mask, self._levels(layers.start), layers.start, self.steps, layers.seed, rising=rising)
         guided = {} if layers.guidance is None else vars(layers.guidance)
-        return replace(job, label=layers.label, **guided)
+        levels = self._levels(layers.start)
+        job = Job(first, kept, mask[None], levels, layers.start, self.steps, layers.seed, rising=rising)
+        return _Begun(layers, replace(job, label=layers.label, **guided), object_, alpha, background, band)
 
-    def _denoise(self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None) -> list[Rendered | Refused]:
-        if not batch:
-            return []
-        jobs = [self._job(layers) for layers in batch]
-        guide = None if self.guide is None else self.guide.logits
-        watch = None if on_passes is None else lambda busy, *_: on_passes(len(busy))
-        settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
-        done: dict[int, Future[Rendered | Refused]] = {}
-
-        def run(slots: int) -> None:
-            waiting = [i for i in range(len(jobs)) if i not in done]
-            self.threads.adjust()
-            for position, x0 in denoise_all(self.network, [jobs[i] for i in waiting], slots, settings):
-                done[waiting[position]] = finishing.submit(self._finish, batch[waiting[position]], *_fetched(x0))
-                self.threads.adjust()
-
-        # Pictures are finished in a thread, so that the GPU does not wait.
-        with ThreadPoolExecutor(1, thread_name_prefix="finish") as finishing, self.threads:
-            _, self.batch_size = shrinking(run, self.batch_size, lambda: loading.out_of_memory(self.exact, self.size))
-            return [done[i].result() for i in range(len(jobs))]
-
-    def _finish(self, layers: Layers, x0: Tensor, arrived: Any = None) -> Rendered | Refused:
-        if arrived is not None:
-            arrived.synchronize()
+    def _finish(self, begun: _Begun, x0: Tensor) -> Callable[[bool], Rendered | Refused | None]:
+        """A function that returns the answer; from a GPU None until it has arrived, unless it is called with True."""
+        layers, pixels = begun.layers, begun.blended(x0)
+        arrived = None
+        if pixels.device.type == "cuda":
+            pixels = torch.empty(pixels.shape, dtype=pixels.dtype, pin_memory=True).copy_(pixels, non_blocking=True)
+            arrived = torch.cuda.Event()
+            arrived.record()
         guide = self.guide if layers.guidance is not None and layers.guidance.kind == "adversarial" else None
-        if not bool(torch.isfinite(x0).all()):
-            who = "the network" if guide is None else f"the network, or the guide {guide.name},"
-            return Refused(f"{who} returned NaN or infinity", status="failed")
-        picture = (x0.clamp(-1, 1).permute(1, 2, 0).numpy() + 1) * 127.5
-        measures: dict[str, Any] = {"passes": self.passes(layers.start, layers.needs_network is not None)}
+        measures: dict[str, Any] = {"passes": self.passes(*layers.passes_by)}
         if layers.guidance is not None:
             measures["guidance"] = self.guidance
         if guide is not None:
             measures["guide"] = guide.name
-        if self._keeps_background(layers):
-            picture = np.where(around(layers.alpha)[..., None], picture, layers.background)
-        return Rendered(composite(layers.object, layers.alpha, picture), measures, generated=True)
+
+        def answer(wait: bool) -> Rendered | Refused | None:
+            if arrived is not None and wait:
+                arrived.synchronize()
+            elif arrived is not None and not arrived.query():
+                return None
+            if not pixels[-1]:
+                who = "the network" if guide is None else f"the network, or the guide {guide.name},"
+                return Refused(f"{who} returned NaN or infinity", status="failed")
+            return Rendered(pixels[:-1].view(self.size, self.size, 3).numpy(), measures, generated=True)
+
+        return answer
+
+
+def _known(answer: Rendered | Refused, wait: bool) -> Rendered | Refused:
+    return answer
+
+
+@dataclass(frozen=True, eq=False)
+class _Begun:
+    """A picture that is being denoised, and what it is blended with, on the device.
+
+    object, background: (S, S, 3) uint8; alpha: (S, S) float32; band: (S, S) bool, outside of which the background is
+    kept, or None.
+    """
+
+    layers: Layers
+    job: Job
+    object: Tensor
+    alpha: Tensor
+    background: Tensor
+    band: Tensor | None
+
+    def blended(self, x0: Tensor) -> Tensor:
+        """(3·S² + 1,) uint8: the pixels of x̂0 (3, S, S) with the object over them, and 1 if all numbers are finite.
+
+        The same operations as `composite`, so the same bytes.
+        """
+        picture = (x0.clamp(-1, 1).permute(1, 2, 0) + 1) * 127.5
+        if self.band is not None:
+            picture = torch.where(self.band[..., None], picture, self.background.float())
+        mixed = picture + self.alpha[..., None] * (self.object.float() - picture)
+        finite = torch.isfinite(x0).all().to(torch.uint8).view(1)
+        return torch.cat([mixed.round().nan_to_num().clamp(0, 255).to(torch.uint8).flatten(), finite])
 
 
 def open_diffusion(
@@ -203,14 +285,16 @@ def open_diffusion(
     guidance: GuidanceName | None = None,
     size: int | None = None,
     network_facts: Mapping[str, str | int | float] | None = None,
+    planned: int | None = None,
 ) -> Diffusion:
     """The diffusion renderer, its network on the device.
 
     steps: over the whole schedule, the sampler's default if None (a picture takes start · steps of them); sampler: auto
     if None, which is `dpm` below 50 steps and where no number is given, otherwise `ancestral`; guide: the classifier
     that adversarial guidance attacks (a model's name, a classifier, or a callable); compile: by default on a GPU with 8
-    or more pictures at once; guidance: that of the network if None. As published (`paper`, `released`) it needs the
-    ancestral sampler, the only one that has the variance by which λ is multiplied.
+    or more pictures at once if `planned`, the number of pictures to be made, is unknown or large; guidance: that of the
+    network if None. As published (`paper`, `released`) it needs the ancestral sampler, the only one that has the
+    variance by which λ is multiplied.
     """
     if steps is not None and not 1 <= steps <= 1000:
         raise UserError(f"steps is {steps}", allowed="1 to 1000")
@@ -221,9 +305,11 @@ def open_diffusion(
     with loading.loading_onto_device(f"the network {loaded.name}", target):
         exact = loaded.on(target, loading.PRECISIONS[kind])
     pictures = loading.choose_batch_size(exact, exact.size, batch_size)
-    compiled = (target.type == "cuda" and pictures >= COMPILE_FROM) if compile is None else compile
-    module: Any = torch.compile(exact.module, dynamic=False) if compiled else exact.module
-    running = replace(exact, module=module)
+    if compile is None:
+        parameters = sum(weight.numel() for weight in exact.module.parameters())
+        worth = planned is None or parameters * planned * (steps or chosen.default) >= WORTH_COMPILING
+        compile = target.type == "cuda" and pictures >= COMPILE_FROM and worth
+    running = replace(exact, module=loading.compiled(exact.module)) if compile else exact
     with loading.loading_onto_device("the guide", target):
         opened = None if guide is None else open_guide(guide, target, exact.size)
     return Diffusion(running, exact, steps or chosen.default, chosen.name, opened, pictures, kind, guided)
@@ -246,24 +332,38 @@ def _settled(
     return settled, SAMPLERS["ancestral"]
 
 
-def _fetched(picture: Tensor) -> tuple[Tensor, Any]:
-    """The picture in main memory and, from a GPU, the event that marks the end of the copy."""
-    if picture.device.type != "cuda":
-        return picture.cpu(), None
-    here = torch.empty(picture.shape, pin_memory=True).copy_(picture, non_blocking=True)
-    arrived = torch.cuda.Event()
-    arrived.record()
-    return here, arrived
+def _uploaded(picture: np.ndarray, device: torch.device) -> Tensor:
+    """The array on the device; a GPU gets it without waiting."""
+    # A photograph that already has this size may be read-only; torch warns about that, so it is copied.
+    here = torch.from_numpy(np.require(picture, requirements=["C", "W"]))
+    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
 
 
-def around(alpha: np.ndarray) -> np.ndarray:
-    """(S, S) bool: the pixels within BAND of the object, without the object itself."""
-    object_ = (alpha > 0.5).astype(np.uint8)
+@functools.cache
+def _disk(device: torch.device) -> Tensor:
+    """(1, 1, 2·BAND + 1, 2·BAND + 1) float32: 1 within BAND of the middle."""
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * BAND + 1, 2 * BAND + 1))
-    return (cv2.dilate(object_, kernel) > object_) | ((alpha > 0) & (object_ == 0))
+    return torch.from_numpy(kernel).float()[None, None].to(device)
+
+
+def around(alpha: Tensor) -> Tensor:
+    """(S, S) bool: the pixels within BAND of the object, without the object itself."""
+    object_ = alpha > 0.5
+    near = F.conv2d(object_.float()[None, None], _disk(alpha.device), padding=BAND)[0, 0] > 0.5
+    return (near | (alpha > 0)) & ~object_
+
+
+@functools.cache
+def _levels_of(device: torch.device) -> Tensor:
+    """(256,) float32 in [−1, 1]; a GPU would divide with another rounding."""
+    return (torch.arange(256).float() / 127.5 - 1).to(device)
+
+
+def as_floats(picture: Tensor) -> Tensor:
+    """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1]."""
+    return _levels_of(picture.device)[picture.permute(2, 0, 1).int()]
 
 
 def as_tensor(picture: np.ndarray) -> Tensor:
     """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1]."""
-    # A photograph that already has this size may be read-only; torch warns about that, so it is copied.
-    return torch.from_numpy(np.require(picture, requirements=["C", "W"])).permute(2, 0, 1).float() / 127.5 - 1
+    return as_floats(_uploaded(picture, torch.device("cpu")))

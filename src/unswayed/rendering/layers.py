@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,13 +46,20 @@ class Renderer(Protocol):
 
 @runtime_checkable
 class NetworkRenderer(Renderer, Protocol):
-    """A renderer that says how many passes of its network a picture takes, and when one is done."""
+    """A renderer that says how many passes of its network a picture takes, and when one is done.
+
+    stream: the answers to the pictures that `take` returns with their keys, until it returns None and none is left.
+    """
 
     def passes(self, start: float, regenerated: bool = False) -> int: ...
 
     def render(
         self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
     ) -> list[Rendered | Refused]: ...
+
+    def stream(
+        self, take: Callable[[], tuple[Any, Layers] | None], on_passes: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[Any, Rendered | Refused]]: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ class Paste:
         answers: list[Rendered | Refused] = []
         for layers in batch:
             if layers.needs_network is not None:
-                answers.append(Refused(f"needs a diffusion network: {layers.needs_network}"))
+                answers.append(no_network(layers.needs_network))
             else:
                 alpha = feathered(layers.alpha, self.feather)
                 answers.append(Rendered(composite(layers.object, alpha, layers.background), alpha=alpha))
@@ -95,6 +102,11 @@ class Paste:
         return {"renderer": "paste", "feather": self.feather, "device": "cpu"}
 
 
+def no_network(needed: str) -> Refused:
+    """The answer for a picture that cannot be pasted; needed: why."""
+    return Refused(f"needs a diffusion network: {needed}")
+
+
 def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
     """`alpha` (S, S) faded inwards over about `feather` pixels; never above the input, so no old rim shows."""
     return alpha if feather <= 0 else np.minimum(alpha, cv2.GaussianBlur(alpha, (0, 0), feather / 2))
@@ -102,9 +114,13 @@ def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
 
 def png(picture: np.ndarray) -> bytes:
     """Return a picture (H, W, 3) uint8 RGB or a mask (H, W) uint8 as PNG; the same pixels give the same bytes."""
-    swapped = picture if picture.ndim == 2 else cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
-    # Level 1 takes half the time of zlib's default, and the files are no larger.
-    done, encoded = cv2.imencode(".png", swapped, [cv2.IMWRITE_PNG_COMPRESSION, 1])
+    # Run lengths of filtered pixels: half the time of level 1 with every filter tried, and files that are 6 % larger;
+    # masks are smaller without a filter.
+    swapped, kind = picture, cv2.IMWRITE_PNG_FILTER_NONE
+    if picture.ndim == 3:
+        swapped, kind = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), cv2.IMWRITE_PNG_FILTER_AVG
+    strategy = [cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE, cv2.IMWRITE_PNG_FILTER, kind]
+    done, encoded = cv2.imencode(".png", swapped, [cv2.IMWRITE_PNG_COMPRESSION, 1, *strategy])
     assert done
     return encoded.tobytes()
 

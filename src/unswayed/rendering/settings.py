@@ -140,8 +140,13 @@ def check_range(name: str, value: int, least: int, most: int) -> None:
         raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
 
 
-def open_renderer(settings: RenderSettings | None = None, *, batch_size: int | None = None) -> Renderer:
-    """The renderer of these settings, its network loaded; batch_size: pictures at once on a GPU, chosen if None."""
+def open_renderer(
+    settings: RenderSettings | None = None, *, batch_size: int | None = None, planned: int | None = None
+) -> Renderer:
+    """The renderer of these settings, its network loaded; batch_size: pictures at once on a GPU, chosen if None.
+
+    planned: how many pictures are to be made, if that is known.
+    """
     settings = RenderSettings() if settings is None else settings
     if settings.renderer == "paste":
         from .layers import Paste
@@ -160,4 +165,5 @@ def open_renderer(settings: RenderSettings | None = None, *, batch_size: int | N
         guidance=settings.guidance,
         size=settings.size,
         network_facts=settings.network_facts,
+        planned=planned,
     )

@@ -67,7 +67,8 @@ def choose_parameters(model: Classifier, module: nn.Module, settings: RepairSett
     """The names of the parameters that are trained, and gradients turned on for these alone."""
     check_trainable(model, settings)
     named = dict(module.named_parameters())
-    wanted = list(named) if settings.train == "all" else _later(model, module, settings.train)
+    part = settings.train or "all"
+    wanted = list(named) if part == "all" else _later(model, module, part)
     for name, parameter in named.items():
         parameter.requires_grad_(name in wanted and parameter.is_floating_point())
     return [name for name in named if name in wanted]
@@ -81,7 +82,7 @@ def make_optimizer(
 
     rate = settings.learning_rate or (HEAD_RATE if settings.train == "head" else family.learning_rate)
     depths = depths_of(module)
-    decay = settings.layer_decay or (family.layer_decay if settings.train == "all" and depths else None)
+    decay = settings.layer_decay or (family.layer_decay if settings.train in (None, "all") and depths else None)
     # Random weights have no statistics that are worth keeping.
     few = photographs < SMALL_DATA and family is not FROM_SCRATCH
     freeze = few if settings.freeze_norm is None else settings.freeze_norm

@@ -32,7 +32,7 @@ from unswayed.rendering.training import (
     write_state,
 )
 
-from .family import choose_parameters, family_of, make_optimizer, training_mode
+from .family import FROM_SCRATCH, choose_parameters, family_of, make_optimizer, training_mode
 from .photographs import Batch, Photographs, training_crops
 from .settings import Arm, RepairSettings
 
@@ -77,14 +77,18 @@ class FineTuning:
         arm: Arm,
         folder: Path,
     ) -> None:
+        family = family_of(model)
+        self.pretrained = family is not FROM_SCRATCH
+        settings = settings.for_photographs(len(train), pretrained=self.pretrained)
         self.model, self.train, self.validation = model, train, validation
         self.settings, self.arm, self.folder = settings, arm, folder
+        self.batch_size = min(settings.batch_size or 1, len(train))
         self.device = str(model.device)
         kind = torch.device(self.device).type
         self.precision = settings.precision or ("bf16" if kind == "cuda" else "fp32")
         self.module = copy.deepcopy(model.module)
         self.trained = choose_parameters(model, self.module, settings)
-        self.optimizer, self.decided = make_optimizer(family_of(model), self.module, settings, len(train))
+        self.optimizer, self.decided = make_optimizer(family, self.module, settings, len(train))
         self.average = copy.deepcopy(self.module).requires_grad_(False).eval()
         self.parameters = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         self.edit = BatchEdit(settings.mixture)
@@ -94,7 +98,7 @@ class FineTuning:
         self.members = torch.zeros(len(members), len(model.labels), dtype=torch.bool, device=self.device)
         for target, group in enumerate(members):
             self.members[target, list(group)] = True
-        self.per_epoch = max(len(train) // settings.batch_size, 1)
+        self.per_epoch = max(len(train) // self.batch_size, 1)
         self.steps = self.per_epoch * settings.epochs
         self.step, self.written, self.seconds = 0, 0, 0.0
         self.log: list[dict[str, float]] = []
@@ -115,6 +119,9 @@ class FineTuning:
     def run(self, report: Callable[[Progress], None] | None = None) -> TrainedArm:
         """Train to the end from the start or from the state in the folder; report: called after every step."""
         self._resume()
+        if not self.log and self.pretrained:
+            # The network as it is can turn out to be the best: then training has not helped, and it stays.
+            self._validate()
         with stop_asked() as asked:
             self._to_the_end(report or (lambda now: None), asked.is_set)
         self.average.load_state_dict({**self.average.state_dict(), **self.best})
@@ -122,7 +129,7 @@ class FineTuning:
             **self.decided,
             "precision": self.precision,
             "trained_parameters": sum(weight.numel() for weight in self.parameters),
-            "pictures_per_step": min(self.settings.batch_size, len(self.train)) * (1 + self.in_pairs),
+            "pictures_per_step": self.batch_size * (1 + self.in_pairs),
             "steps": self.step,
             "steps_planned": self.steps,
             "best_epoch": self.best_epoch,
@@ -216,9 +223,8 @@ class FineTuning:
 
     def _plan(self, epoch: int) -> list[np.ndarray]:
         """The positions of every pass of an epoch; the photographs beyond the last full step are left out of it."""
-        size = min(self.settings.batch_size, len(self.train))
         order = np.random.default_rng([self.settings.seed, epoch]).permutation(len(self.train))
-        passes = order[: self.per_epoch * size].reshape(self.per_epoch, size)
+        passes = order[: self.per_epoch * self.batch_size].reshape(self.per_epoch, self.batch_size)
         return [part for step in passes for part in np.array_split(step, self.settings.accumulate)]
 
     def _gradients(self, parts: list[Batch]) -> float:

@@ -1,39 +1,35 @@
-"""Before and after: accuracies, drops and calibration of the plain, the control and the repaired model, paired.
-
-`enhance` is the enhancement study of ImageNet-E (section 5.2) for one model: what helps without training it again.
-"""
+"""Before and after: accuracies, drops and calibration of the plain, the control and the repaired model, paired."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from unswayed.analyses.drops.outcomes import with_average
-from unswayed.analyses.statistics.paired import IntervalSettings, bin_gaps, estimates, percentiles
-from unswayed.choices import one_line, takes
-from unswayed.errors import UserError
-from unswayed.evaluation.evaluation import run_evaluation
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
+from unswayed.analyses.statistics.paired import (
+    IntervalSettings,
+    bin_gaps,
+    estimates,
+    percentiles,
+    sign_flip,
+    with_average,
+)
+from unswayed.benchmark.rows import ORIGINAL_EDIT as ORIGINAL
 from unswayed.evaluation.model_cards import STORED
-from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.files.tables import read_checked
-from unswayed.files.whole import write_json
-from unswayed.models.classifier import Classifier
-from unswayed.models.opening import WRAPPERS, open_model
-
-from .settings import EnhanceSettings
 
 Row = dict[str, Any]  # of a table of results
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
 FEWEST = 20  # photographs below which no interval says anything
-_EMPTY = dict.fromkeys(("before", "low", "high"))
-CHANGE = ("difference", "low", "high")
+AVERAGE = "average"
+CHANGE, SINCE = ("difference", "low", "high"), ("change", "change_low", "change_high")
+_EMPTY = dict.fromkeys(("before", "low", "high", *SINCE, "p_value"))
 TOLERATED = 2.0  # points of accuracy on the originals that a repair may cost
+SURE = 0.05  # the p-value below which a difference is certain, as in every other table
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +56,13 @@ def read_answers(path: str | Path) -> Answers:
         return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
 
 
-def before_and_after(answers: Mapping[str, Answers], facts: Facts | None = None, level: float = 0.95) -> list[Row]:
+def before_and_after(answers: Mapping[str, Answers], averaged: Sequence[str], level: float = 0.95) -> list[Row]:
     """One row for each measure and set of pictures: the value of every model, and repaired minus control.
 
     answers: by `before` (may be absent), `control`, `repaired`, over the same photographs. Values are points
     (hundredths). A drop is the accuracy on the originals minus that on the edit of the same photographs; `average` is
-    the mean of the edits' drops over the same edits as in `analyze`, by the facts of the predictions. low, high: the
-    paired interval of the difference.
+    the mean of the drops of the `averaged` edits. difference, low, high: repaired minus control, with its paired
+    interval and p_value; change, change_low, change_high: repaired minus before.
     """
     ids = answers["repaired"].ids
     edits = [edit for edit in answers["repaired"].right if edit != ORIGINAL]
@@ -74,14 +70,13 @@ def before_and_after(answers: Mapping[str, Answers], facts: Facts | None = None,
     rows = [_row("accuracy", edit, values, ids, level) for edit, values in right.items()]
     drops = {edit: {name: right[ORIGINAL][name] - right[edit][name] for name in answers} for edit in edits}
     rows += [_row("drop", edit, values, ids, level) for edit, values in drops.items()]
-    counted = averaged_edits(edits, facts or Facts())
-    if counted:
-        parts = {name: np.stack([drops[edit][name] for edit in counted], axis=1) for name in answers}
+    if averaged:
+        parts = {name: np.stack([drops[edit][name] for edit in averaged], axis=1) for name in answers}
         # A picture without an answer of one model counts for none of them.
         gaps = np.isnan(np.stack(list(parts.values()))).any(axis=0)
-        chosen = list(range(len(counted)))
+        chosen = list(range(len(averaged)))
         means = {n: with_average(np.where(gaps, np.nan, part), chosen)[:, -1] for n, part in parts.items()}
-        rows.append(_row("drop", AVERAGE, means, ids, level, len(counted)))
+        rows.append(_row("drop", AVERAGE, means, ids, level, len(averaged)))
     rows += [_calibration_row(edit, edit, answers, level) for edit in right]
     return [{**_EMPTY, **row} for row in rows]
 
@@ -94,26 +89,35 @@ def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) 
 
 
 def verdict(rows: Sequence[Row]) -> tuple[Verdict, str]:
-    """Whether the repair was worth it against the control, and the reason in one sentence.
+    """Whether the repair was worth it, against the control and against the model before; the reason in one sentence.
 
-    Better: the interval of the average drop's difference lies below zero, and the originals have not lost more than
-    two points. Worse: the whole interval of the originals lies below that loss, or that of the drop above zero. Else,
+    Better: the average drop is surely below the control's (interval and test) and not above that before, and the
+    originals have lost at most two points against either. Worse: the originals have surely lost more than that, or the
+    average drop is surely above one of the two. Never better: a model that is surely worse than before in either. Else,
     and with fewer than twenty photographs, it cannot be told.
     """
     drop = next((row for row in rows if row["measure"] == "drop" and row["pictures"] == AVERAGE), None)
     plain = next(row for row in rows if row["measure"] == "accuracy" and row["pictures"] == ORIGINAL)
-    lost = f"accuracy on the originals is {-plain['difference']:.1f} points below the control's"
     if drop is None:
         return "cannot tell", "the benchmark holds no edits"
     if plain["n"] < FEWEST:
         return "cannot tell", f"{plain['n']} photographs were measured, at least {FEWEST} are needed"
-    if plain["difference"] < -TOLERATED:
-        return ("worse", lost) if plain["high"] < -TOLERATED else ("cannot tell", lost)
+    for names, against in ((CHANGE, "the control's"), (SINCE, "that before")):
+        difference, low, high = (plain[name] for name in names)
+        if difference is not None and (difference < -TOLERATED or (names is SINCE and high < 0)):
+            interval = f"{difference:+.1f} points, 95 % interval {low:+.1f} to {high:+.1f}"
+            lost = f"accuracy on the originals is below {against} ({interval})"
+            return ("worse" if high < -TOLERATED else "cannot tell"), lost
+    if drop["change"] is not None and drop["change"] > 0:
+        return ("worse" if drop["change_low"] > 0 else "cannot tell"), (
+            f"the average drop has grown from {drop['before']:.1f} to {drop['repaired']:.1f} points "
+            f"(change {drop['change']:+.1f}, 95 % interval {drop['change_low']:+.1f} to {drop['change_high']:+.1f})"
+        )
     words = (
         f"the average drop is {drop['repaired']:.1f} points, the control's {drop['control']:.1f} "
         f"(difference {drop['difference']:+.1f}, 95 % interval {drop['low']:+.1f} to {drop['high']:+.1f})"
     )
-    if drop["high"] < 0:
+    if drop["high"] < 0 and drop["p_value"] < SURE:
         return "better", words
     return ("worse", words) if drop["low"] > 0 else ("cannot tell", words)
 
@@ -134,14 +138,19 @@ def _row(
     if not count:
         return {**row, **dict.fromkeys(values, float("nan")), "difference": float("nan")}
     row |= {name: 100 * float(column.mean()) for name, column in kept.items()}
-    apart = (kept["repaired"] - kept["control"])[:, None]
     images = tuple(name for name, there in zip(ids, together, strict=True) if there)
     # A difference of drops compares two answers of each model, and lies in [-2, 2].
     sides = 1 if measure == "accuracy" else 2
-    intervals = estimates(
-        apart, np.array([sides * answers]), images, IntervalSettings(level=level), reach=sides, unit=100.0
-    )
-    return row | intervals.entries(0, *CHANGE)
+    compared = {"control": CHANGE, "before": SINCE}
+    names = [name for name in compared if name in kept]
+    apart = np.stack([kept["repaired"] - kept[name] for name in names], axis=1)
+    counts, settings = np.full(len(names), sides * answers), IntervalSettings(level=level)
+    intervals = estimates(apart, counts, images, settings, reach=sides, unit=100.0)
+    for number, name in enumerate(names):
+        row |= intervals.entries(number, *compared[name])
+    # The mean over edits of which some are missing lies on no lattice, and nor do means over runs.
+    whole = np.allclose(apart * answers, np.rint(apart * answers))
+    return row | {"p_value": sign_flip(apart[:, 0], answers if whole else 10**6)}
 
 
 def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> Row:
@@ -163,79 +172,3 @@ def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], l
     # Resampling raises a calibration error, most for the better calibrated model, so the draws' mean is corrected.
     low, high = percentiles((apart - apart.mean() + row["difference"])[:, None], level)
     return row | {"low": float(low[0]), "high": float(high[0])}
-
-
-@one_line
-@dataclass(frozen=True, eq=False)
-class Enhancement:
-    """What the study found: one row for each way, more rows by edit, and the ways that do not suit the model."""
-
-    folder: Path
-    rows: list[Row]
-    by_edit: list[Row]
-    skipped: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"Enhancement({str(self.folder)!r}: {len(self.rows)} ways, {len(self.skipped)} skipped)"
-
-
-@takes(EnhanceSettings)
-def enhance(
-    benchmark: str | Path,
-    model: str,
-    output: str | Path,
-    settings: EnhanceSettings,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> Enhancement:
-    """Measure a model as it is and in every way that may help it, on the same pictures.
-
-    The fields of settings are also keywords. Each row holds the accuracy on the originals, the average drop, and the
-    change of both against the plain model with a paired 95 % interval.
-    """
-    device = settings.device
-    plain = open_model(model, device=device)
-    ways: dict[str, Classifier] = {"plain": plain}
-    skipped: dict[str, str] = {}
-    for wrapper in WRAPPERS:
-        try:
-            ways[wrapper] = open_model(f"{model}+{wrapper}", device=device)
-        except UserError as error:
-            skipped[wrapper] = error.given
-    ways |= {other: open_model(other, device=device) for other in settings.others}
-    done = run_evaluation(
-        benchmark,
-        list(ways.values()),
-        output,
-        EvaluateSettings(device=device, batch_size=settings.batch_size, workers=settings.workers),
-        progress=progress,
-    )
-    if plain.name in done.failed:
-        raise UserError(f"{plain.name} could not be measured: {done.failed[plain.name]}")
-    skipped |= {way: done.failed[changed.name] for way, changed in ways.items() if changed.name in done.failed}
-    measured = {way: changed for way, changed in ways.items() if changed.name not in done.failed}
-    answers = {way: read_answers(Path(output) / f"{changed.slug}.parquet") for way, changed in measured.items()}
-    facts = read_facts(output, models=[changed.name for changed in measured.values()])
-    rows: list[Row] = []
-    by_edit: list[Row] = []
-    columns = {"measure": "measure", "pictures": "pictures", "n": "n", "plain": "control", "enhanced": "repaired"}
-    for way in answers:
-        changes = dict.fromkeys(CHANGE) if way == "plain" else {}
-        compared = [
-            {**{name: row[key] for name, key in columns.items()}, **{name: row[name] for name in CHANGE}, **changes}
-            for row in before_and_after({"control": answers["plain"], "repaired": answers[way]}, facts)
-        ]
-        by_edit += [{"way": way, **row} for row in compared]
-        rows.append(_summary(way, compared))
-    result = {"model": plain.name, "benchmark": str(benchmark), "rows": rows, "by_edit": by_edit, "skipped": skipped}
-    write_json(Path(output) / "enhance" / "enhance.json", result)
-    return Enhancement(Path(output), rows, by_edit, skipped)
-
-
-def _summary(way: str, rows: Sequence[Row]) -> Row:
-    """One row: the originals and the average drop, with what changed against the plain model."""
-    by_measure = {(row["measure"], row["pictures"]): row for row in rows}
-    original, drop = by_measure["accuracy", ORIGINAL], by_measure.get(("drop", AVERAGE), {})
-    row = {"way": way, "n": original["n"], "accuracy": original["enhanced"]}
-    row |= {f"accuracy_{name}": original[name] for name in CHANGE}
-    return row | {"average_drop": drop.get("enhanced")} | {f"drop_{name}": drop.get(name) for name in CHANGE}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import canonical
 from unswayed.jobs import run_tasks
 from unswayed.jobs.resources import prefetch
+from unswayed.masks.checks import is_unusable
 from unswayed.models.transforms import Transform
 from unswayed.models.wrappers import corners
 from unswayed.rendering.backgrounds import removed_object
@@ -115,12 +115,9 @@ class Photographs:
         reader = _Reader(self.side, self.fill, self.cache)
         pictures: dict[int, Picture] = {}
         count = workers or (min(os.cpu_count() or 1, 16) if self.fill == "patches" and len(self.rows) > 200 else 1)
-        for outcome in run_tasks(reader, list(enumerate(self.rows)), count):
-            index, row = outcome.task
-            if isinstance(outcome.result, Picture):
-                pictures[index] = outcome.result
-            else:
-                self.unusable[row.entry.id] = outcome.result or outcome.failure or "the process that read it died"
+        for index, picture in self._pictures(reader, enumerate(self.rows), count):
+            if picture is not None:
+                pictures[index] = picture
             if progress:
                 progress(len(pictures) + len(self.unusable), len(self.rows))
         if not pictures:
@@ -137,14 +134,23 @@ class Photographs:
             removed = _planes(behind).contiguous().to(device)
         self._kept = images.contiguous().to(device), masks.to(device), removed
 
+    def _pictures(
+        self, reader: _Reader, tasks: Iterable[tuple[int, Photograph]], workers: int
+    ) -> Iterator[tuple[int, Picture | None]]:
+        """Each task's number and picture, None where it is unusable; one that ends its process costs only itself."""
+        for outcome in run_tasks(reader, tasks, workers, apart=True):
+            number, row = outcome.task
+            if not isinstance(outcome.result, Picture):
+                self.unusable[row.entry.id] = outcome.result or outcome.failure or "the process that read it died"
+            yield number, outcome.result if isinstance(outcome.result, Picture) else None
+
     def batches(self, plan: Sequence[np.ndarray], device: str) -> Iterator[Batch]:
         """One batch for each array of positions."""
         if self._kept is not None:
             for positions in plan:
                 yield self._from_memory(positions, device)
-            return
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool:
-            yield from prefetch((self._from_files(positions, device, pool) for positions in plan), 2)
+        else:
+            yield from prefetch(self._from_files(plan, device), 2)
 
     def _from_memory(self, positions: np.ndarray, device: str) -> Batch:
         assert self._kept is not None
@@ -153,21 +159,28 @@ class Photographs:
         targets = torch.from_numpy(self.targets[positions]).to(device)
         return Batch(images[at], masks[at], None if removed is None else removed[at], targets, self.masked[positions])
 
-    def _from_files(self, positions: np.ndarray, device: str, pool: ThreadPoolExecutor) -> Batch:
-        reader = _Reader(self.side, self.fill)
-        pictures: dict[int, Picture] = {}
-        for index, result in zip(positions, pool.map(reader, [(0, self.rows[i]) for i in positions]), strict=True):
-            if isinstance(result, Picture):
-                pictures[index] = result
-            else:
-                self.unusable[self.rows[index].entry.id] = result
-        if not pictures:
-            reason = self.unusable[self.rows[positions[0]].entry.id]
-            raise UserError(f"none of the {len(positions)} photographs of a batch can be read: {reason}")
-        images, masks = _stacked(list(pictures.values()))
-        targets = torch.from_numpy(self.targets[list(pictures)])
-        masked = np.array([picture.masked for picture in pictures.values()])
-        return Batch(images.to(device), masks.to(device), None, targets.to(device), masked)
+    def _from_files(self, plan: Sequence[np.ndarray], device: str) -> Iterator[Batch]:
+        """The batches, read by processes that begin with the next ones while these are used."""
+        order = [self.rows[index] for positions in plan for index in positions]
+        ready: dict[int, Picture | None] = {
+            number: None for number, row in enumerate(order) if row.entry.id in self.unusable
+        }
+        tasks = [task for task in enumerate(order) if task[0] not in ready]
+        arriving = self._pictures(_Reader(self.side, self.fill), tasks, min(os.cpu_count() or 1, 16))
+        first = 0
+        for positions in plan:
+            numbers = range(first, first + len(positions))
+            while not all(number in ready for number in numbers):
+                ready.update([next(arriving)])
+            first = numbers.stop
+            pictures = {i: picture for n, i in zip(numbers, positions, strict=True) if (picture := ready.pop(n))}
+            if not pictures:
+                reason = self.unusable[self.rows[positions[0]].entry.id]
+                raise UserError(f"none of the {len(positions)} photographs of a batch can be read: {reason}")
+            images, masks = _stacked(list(pictures.values()))
+            targets = torch.from_numpy(self.targets[list(pictures)])
+            masked = np.array([picture.masked for picture in pictures.values()])
+            yield Batch(images.to(device), masks.to(device), None, targets.to(device), masked)
 
 
 @dataclass(frozen=True)
@@ -184,7 +197,11 @@ class _Reader:
         try:
             if not row.masked:
                 return Picture(square_picture(row.entry.image, self.side), unknown_object, None, False)
-            scene = frame(row.load(row.entry))
+            scene = row.load(row.entry)
+            if is_unusable(scene.mask):
+                # What is called the object is not, so the photograph is neither edited nor lends its background.
+                return Picture(square_picture(row.entry.image, self.side), unknown_object, None, False)
+            scene = frame(scene)
         except BadPicture as error:
             return str(error)
         image, mask = resized(scene.image, self.side), resized(scene.mask, self.side)

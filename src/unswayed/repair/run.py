@@ -13,9 +13,8 @@ import numpy as np
 from unswayed.benchmark import BuildSettings, build
 from unswayed.choices import RendererName, one_line
 from unswayed.errors import UserError
-from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.evaluation.facts import read_facts
 from unswayed.evaluation.inputs import open_pictures
+from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.files.locks import alone
 from unswayed.files.records import read_object
 from unswayed.files.whole import make_folder, write_json
@@ -29,11 +28,11 @@ from unswayed.models.repaired import CARD, for_classes, save_repaired
 from unswayed.models.training_photographs import keys_of
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import same_files
-from unswayed.specs import slug_of
+from unswayed.specs import slug_of, split_alias
 
-from .family import check_trainable
+from .family import FROM_SCRATCH, check_trainable, family_of
 from .fine_tuning import FineTuning, Progress
-from .measuring import Answers, Row, Verdict, before_and_after, folder_rows, read_answers, verdict
+from .measuring import ORIGINAL, Answers, Row, Verdict, before_and_after, folder_rows, read_answers, verdict
 from .photographs import Photograph, Photographs, listed, split
 from .settings import ARMS, RepairSettings
 
@@ -96,8 +95,11 @@ def repair(
     started = for_classes(base, _labels(scenes), settings.seed) if new_head else base
     given = None if benchmark is None else str(benchmark)
     data = _training_data(scenes, started, settings, also=also, new_head=new_head, benchmark=given, tests=tests)
+    settings = settings.for_photographs(len(data.train), pretrained=family_of(started) is not FROM_SCRATCH)
     folder = make_folder(out)
     steps = _Steps(base, started, scenes, data, settings, folder, workers, show, note or (lambda text: None))
+    if isinstance(model, str) and base.name == (split_alias(model)[0] or model):
+        steps.by_name[base.name] = model
     if data.left_out:
         steps.note(f"{data.left_out} photographs are not trained on, since they are also measured on")
     busy = f"another process repairs a model in {folder}"
@@ -131,6 +133,8 @@ class _Steps:
     show: Callable[[View], None] | None
     note: Callable[[str], None]
     warnings: list[str] = field(default_factory=list)
+    # Models that another process can open, where a picture that ends it is left out alone.
+    by_name: dict[str, str] = field(default_factory=dict)
 
     def read(self, cache: Path) -> dict[str, Photographs]:
         """The photographs to train on and to choose the epoch with."""
@@ -163,11 +167,17 @@ class _Steps:
             with Monitor(self.folder, "fine-tuning", "steps", self.show) as monitor:
                 tuned = FineTuning(self.started, *data, self.settings, arm, state).run(partial(count, monitor))
             before += tuned.history["steps"]
+            if tuned.history["steps_planned"] == self.settings.epochs and not finished:
+                size = tuned.history["pictures_per_step"]
+                few = f"{len(sets['train'])} photographs to train on are one optimizer step of {size} in each epoch"
+                self.warnings.append(f"{few}; a smaller --batch-size takes more steps")
             folder = self.folder if arm == "repaired" else self.folder / arm
             name, precision = f"repaired:{folder}", self.base.precision
             finished[arm] = replace(self.started, module=tuned.module, name=name, fixed_hash=None, precision=precision)
             training = {"arm": arm, **self.about(sets), "history": tuned.history}
             save_repaired(folder, finished[arm], self.base, training, keys)
+            if read_object(folder / CARD)["architecture"]:  # else it needs the code of the model that it comes from
+                self.by_name[name] = name
         return finished
 
     def about(self, sets: dict[str, Photographs]) -> dict[str, Any]:
@@ -202,15 +212,25 @@ class _Steps:
         """The table of before and after: on the benchmark, and on each of the folders."""
         self.note("measuring")
         predictions = self.folder / "predictions"
-        answers = self._answers(str(bench), models, predictions)
-        rows = before_and_after(answers, read_facts(predictions, models=[model.name for model in models.values()]))
+        answers = self.answers(str(bench), models, predictions)
+        rows = before_and_after(answers, self.averaged(answers["repaired"], models, predictions))
         for spec in tests:
-            rows += folder_rows(spec, self._answers(spec, models, predictions / slug_of(spec)))
+            rows += folder_rows(spec, self.answers(spec, models, predictions / slug_of(spec)))
         return rows
 
-    def _answers(self, pictures: str, models: dict[str, Classifier], folder: Path) -> dict[str, Answers]:
-        settings = EvaluateSettings(workers=self.workers)
-        done = run_evaluation(pictures, list(models.values()), folder, settings, show=self.show)
+    def averaged(self, answers: Answers, models: dict[str, Classifier], predictions: Path) -> list[str]:
+        """The edits of the average drop, the same as in `analyze`."""
+        from unswayed.evaluation.facts import averaged_edits, read_facts
+
+        facts = read_facts(predictions, models=[model.name for model in models.values()])
+        return averaged_edits([edit for edit in answers.right if edit != ORIGINAL], facts)
+
+    def answers(self, pictures: str, models: dict[str, Classifier], folder: Path) -> dict[str, Answers]:
+        from unswayed.evaluation.evaluation import run_evaluation
+
+        settings = EvaluateSettings(workers=self.workers, device=str(self.base.device))
+        chosen = [self.by_name.get(model.name, model) for model in models.values()]
+        done = run_evaluation(pictures, chosen, folder, settings, show=self.show)
         if done.failed:
             failures = (f"{name} could not be measured: {reason}" for name, reason in done.failed.items())
             raise UserError("\n".join(failures))
@@ -303,6 +323,11 @@ def _divided(
     labels = np.array([row.target for row in rows])[editable]
     shares = (settings.held_out if measures else 0.0, settings.validation)
     test, validation, rest = (editable[part] for part in split(labels, shares, settings.seed))
+    if settings.validation and not len(validation) and len(rest) > 1:
+        # Classes of a few photographs each have none to spare, but all of them together do.
+        order = rest[np.random.default_rng(settings.seed).permutation(len(rest))]
+        count = max(round(settings.validation * len(rest)), 1)
+        validation, rest = np.sort(order[:count]), np.sort(order[count:])
     if measures and not len(test):
         raise UserError(
             f"no photograph of '{scenes.spec}' is left to be measured on",

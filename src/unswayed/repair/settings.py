@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from unswayed.choices import DEVICE, Option, check_choice
+from unswayed.choices import DEVICE, Option, TransformName, check_choice
 from unswayed.edits.mixture import EditMixture, trainable_edits
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
@@ -23,6 +23,8 @@ TrainingPrecision = Literal["fp32", "bf16"]
 Arm = Literal["control", "repaired"]
 ARMS: tuple[Arm, ...] = ("control", "repaired")
 PROBABILITY = 0.7
+FEW = 500  # photographs below which the head alone is trained
+USUAL_BATCH, SMALLEST_BATCH = 64, 8
 FLOOR = 0.1  # of the largest weight: an edit that costs nothing is still drawn now and then
 
 # What each number may be, and the words for it.
@@ -45,6 +47,9 @@ class EnhanceSettings:
     others: Annotated[
         Sequence[str], Option("Also compare with this model; repeatable.", metavar="MODEL", flags=("--with",))
     ] = ()
+    transform: Annotated[
+        TransformName, Option("The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224).")
+    ] = "own"
     device: Annotated[str | None, DEVICE] = None
     batch_size: Annotated[int | None, Option("Pictures at once [default: what fits].")] = None
     workers: Annotated[int | None, Option("Processes that decode.")] = None
@@ -60,9 +65,13 @@ class RepairSettings:
     has none. fill: patches of the background, or a smooth fill.
     """
 
-    train: Annotated[Part, Option("Which part of the network is trained.")] = "all"
+    train: Annotated[
+        Part | None, Option("Which part of the network is trained [default: the head below 500 photographs, else all].")
+    ] = None
     epochs: Annotated[int, Option("Passes over the photographs, at most.")] = 20
-    batch_size: Annotated[int, Option("Pictures of one optimizer step.")] = 64
+    batch_size: Annotated[
+        int | None, Option("Pictures of one optimizer step [default: 64, or an eighth of fewer than 512 photographs].")
+    ] = None
     accumulate: Annotated[int, Option("Passes that one step is divided into, to save memory.")] = 1
     learning_rate: Annotated[float | None, Option("Peak learning rate [default: by the model's family].")] = None
     layer_decay: Annotated[
@@ -89,18 +98,32 @@ class RepairSettings:
     seed: Annotated[int, Option("Of the splits, the order, the crops, the edits and a new head.")] = 0
 
     def __post_init__(self) -> None:
-        check_choice("part of a network to train", self.train, Part)
+        check_choice("part of a network to train", self.train or "all", Part)
         check_choice("fill", self.fill, Fill)
         check_choice("precision to train in", self.precision or "fp32", TrainingPrecision)
         for name, (is_allowed, words) in _RANGES.items():
             value = getattr(self, name)
             if value is not None and not is_allowed(value):
                 raise UserError(f"{name} is {value}", allowed=words)
-        if self.batch_size % self.accumulate:
+        if self.batch_size is not None and self.batch_size % self.accumulate:
             raise UserError(
                 f"a batch of {self.batch_size} pictures cannot be divided into {self.accumulate} equal passes",
                 allowed="a batch size that is a multiple of the passes",
             )
+
+    def for_photographs(self, count: int, pretrained: bool = True) -> RepairSettings:
+        """The settings with what is left open decided by the number of photographs to train on.
+
+        A few photographs teach a whole network their own faces and make it forget the rest, so with few of them only
+        the head is trained, in small steps; random weights are always trained as a whole.
+        """
+        part: Part = "head" if pretrained and count < FEW else "all"
+        size = max(min(USUAL_BATCH, count // 8), SMALLEST_BATCH)
+        return replace(
+            self,
+            train=self.train or part,
+            batch_size=self.batch_size or -(-size // self.accumulate) * self.accumulate,
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "mixture": self.mixture.to_json()}

@@ -64,6 +64,7 @@ def read_picture(file: File) -> np.ndarray:
                 pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
                 if pixels is not None:
                     return _upright(pixels, picture)
+        _refuse_fewer_bits(picture, data)
         return _upright(_rgb(picture), picture)
 
 
@@ -77,11 +78,40 @@ def read_mask(file: File) -> np.ndarray:
     """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
 
     Grayscale by brightness (a mask of zeros and ones counts as black and white); a mask with transparent parts by
-    its alpha. A color photograph is refused.
+    its alpha; the gray border of a trimap is divided. A color photograph is refused.
     """
+    return _without_border(_read_shares(file))[0]
+
+
+def _read_shares(file: File) -> np.ndarray:
     with _opened(file) as (picture, _, name):
         _refuse_photograph(picture, name)
         return _upright(_coverage(picture), picture)
+
+
+def _without_border(mask: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A mask, and no note; for a trimap of black, middle gray and white the divided mask, and a note about it."""
+    import cv2
+
+    levels = np.rint(mask * 255)
+    gray, inside, outside = (levels == 127) | (levels == 128), levels == 255, levels == 0
+    if not (inside.any() and outside.any() and (gray | inside | outside).all()):
+        return mask, ()
+    # The rim of an anti-aliased mask can hold a single gray level, too, but it is at most two pixels wide.
+    if not cv2.erode(gray.astype(np.uint8), np.ones((3, 3), np.uint8), borderValue=0).any():
+        return mask, ()
+    return divided(inside, outside), ("the mask is a trimap, whose gray border was divided along its middle",)
+
+
+def divided(inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
+    """(H, W) float32 of 0 and 1: where it is nearer to `inside` than to `outside`, both (H, W) bool and not empty."""
+    import cv2
+
+    to_inside, to_outside = (
+        cv2.distanceTransform((~area).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+        for area in (inside, outside)
+    )
+    return (to_inside < to_outside).astype(np.float32)
 
 
 def read_numbers(file: File) -> np.ndarray:
@@ -126,7 +156,8 @@ def mask_of(given: PictureLike) -> np.ndarray:
 
 def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
     """The picture in a file and its alpha: (H, W, 3) uint8 RGB as stored, (H, W) float32 in [0, 1]."""
-    with _opened(file) as (picture, _, name):
+    with _opened(file) as (picture, data, name):
+        _refuse_fewer_bits(picture, data)
         if not picture.has_transparency_data:
             raise BadPicture(f"{name}: the cut-out has no transparent parts", allowed="a picture with an alpha channel")
         pixels = np.asarray(picture.convert("RGBA"))
@@ -136,7 +167,8 @@ def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
 
 def load_scene(entry: Entry) -> Scene:
     assert entry.mask is not None
-    return shrunk(Scene(entry.id, read_picture(entry.image), read_mask(entry.mask), entry.label))
+    mask, notes = _without_border(_read_shares(entry.mask))
+    return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label, notes))
 
 
 def shrunk(scene: Scene, longest: int = LONGEST_SIDE) -> Scene:
@@ -236,18 +268,33 @@ def _what_it_is(data: bytes) -> str:
 def _rgb(picture: Image.Image) -> np.ndarray:
     gray = _sixteen_bits(picture)
     if gray is not None:
-        most = int(gray.max(initial=0))
-        if 0 < most < 2**14:  # the lowest quarter alone: the picture would be nearly black
-            raise BadPicture(
-                f"the 16-bit picture is nearly black: its largest level is {most}, as of {most.bit_length()}-bit data",
-                allowed="levels up to 65535: multiply them",
-            )
+        _refuse_dark(gray)
         return np.repeat((gray >> 8).astype(np.uint8)[..., None], 3, axis=2)
     if not picture.has_transparency_data:
         return np.asarray(picture.convert("RGB"))
     over = Image.new("RGBA", picture.size, "white")
     over.alpha_composite(picture.convert("RGBA"))
     return np.asarray(over.convert("RGB"))
+
+
+def _refuse_fewer_bits(picture: Image.Image, data: bytes) -> None:
+    """Refuse a file of 16-bit colors, of which Pillow keeps the upper eight bits, if only lower ones are used."""
+    depths = {"PNG": data[24:25], "TIFF": getattr(picture, "tag_v2", {}).get(258, ())}.get(picture.format or "", ())
+    if _sixteen_bits(picture) is None and 16 in depths:
+        import cv2
+
+        levels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        if levels is not None and levels.dtype == np.uint16:
+            _refuse_dark(levels[..., :3])
+
+
+def _refuse_dark(levels: np.ndarray) -> None:
+    most = int(levels.max(initial=0))
+    if 0 < most < 2**14:  # the lowest quarter alone: the picture would be nearly black
+        raise BadPicture(
+            f"the 16-bit picture is nearly black: its largest level is {most}, as of {most.bit_length()}-bit data",
+            allowed="levels up to 65535: multiply them",
+        )
 
 
 def _coverage(picture: Image.Image) -> np.ndarray:

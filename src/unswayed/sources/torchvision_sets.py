@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-import cv2
 import numpy as np
 
 from unswayed.errors import BadPicture, UserError
@@ -27,7 +26,7 @@ from unswayed.labels import imagenet, own
 from unswayed.scene import Scene
 from unswayed.specs import Spec
 
-from .pictures import read_numbers, read_picture, shrunk
+from .pictures import divided, read_numbers, read_picture, shrunk
 from .source import Entry, Source, named
 
 
@@ -129,11 +128,9 @@ def mask_of_trimap(trimap: np.ndarray) -> np.ndarray:
         raise BadPicture(f"the trimap holds the values {unexpected[:5]}", allowed="1 pet, 2 background, 3 border")
     if not (trimap == PET).any():
         raise BadPicture("the trimap has no pet")
-    to_pet = cv2.distanceTransform((trimap != PET).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     if not (trimap == BACKGROUND).any():
         return np.ones(trimap.shape, np.float32)
-    to_background = cv2.distanceTransform((trimap != BACKGROUND).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    return (to_pet < to_background).astype(np.float32)
+    return divided(trimap == PET, trimap == BACKGROUND)
 
 
 def breed_of(name: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MODELS = ("lite:0", "lite:1", "lite:2")
 GUIDE = "lite:2"
-RECIPE = "imagenet-e"
+RECIPE = "demo"
 # First six different animals that are ImageNet classes themselves, then the other exact classes. The rest of the sample
 # is labeled with the most similar class (a chameleon as an agama), so a wrong prediction there may be reasonable.
 SCENES = (

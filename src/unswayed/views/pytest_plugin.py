@@ -3,8 +3,9 @@
     def test_backgrounds(unswayed_results):
         assert unswayed_results.drop("background-random") < 10
 
-A comparison passes or fails only if the whole confidence interval lies on one side of the limit. Otherwise the test is
-skipped as undecided, or fails with `--unswayed-undecided fail`.
+A comparison is judged as `unswayed check` judges the same limit: it passes or fails only if the whole confidence
+interval lies on one side of the limit. Otherwise the test is skipped as undecided, or fails with `--unswayed-undecided
+fail`. What `check` calls not measured, such as any number of a suspicious model, fails the test with its reason.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import pytest
 
 if TYPE_CHECKING:
     import polars
+
+    from unswayed.evaluation.facts import Facts
 
 VARIABLE = "UNSWAYED_PREDICTIONS"
 
@@ -61,29 +64,33 @@ class Results:
         return f"Results('{self.predictions}')"
 
     @functools.cached_property
+    def facts(self) -> Facts:
+        """What is known about the edits and the models besides the predictions."""
+        from unswayed.evaluation.facts import read_facts
+
+        return read_facts(self.predictions)
+
+    @functools.cached_property
     def table(self) -> polars.DataFrame:
         """The table of `unswayed analyze`: one row per model and edit."""
         from unswayed.analyses.drops.drop import dropped_accuracy
 
-        return dropped_accuracy(self.predictions)
+        return dropped_accuracy(self.predictions, facts=self.facts)
 
     def drop(self, edit: str = "average", model: str | None = None) -> Measured:
         """Accuracy on the originals minus that on the edit, in points. model: needed if there are several."""
-        row = self._row(edit, model)
-        return self._measured("drop", "points", row, (row["drop"], row["low"], row["high"]))
+        return self._measured("drop", edit, model)
 
     def net_drop(self, edit: str, model: str | None = None) -> Measured:
         """Accuracy on the edit's control minus that on the edit, in points."""
-        row = self._row(edit, model)
-        return self._measured("net drop", "points", row, (row["net_drop"], row["net_low"], row["net_high"]))
+        return self._measured("net drop", edit, model)
 
     def accuracy(self, edit: str = "original", model: str | None = None) -> Measured:
         """The accuracy on an edit, in percent."""
-        row = self._row(edit, model)
-        shares = [row[name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
-        return self._measured("accuracy", "%", row, tuple(None if share is None else 100 * share for share in shares))
+        return self._measured("accuracy", edit, model)
 
-    def _row(self, edit: str, model: str | None) -> dict[str, Any]:
+    def _measured(self, measure: str, edit: str, model: str | None) -> Measured:
+        from unswayed.analyses.drops.limits import judge, why_missing
         from unswayed.errors import UserError, unknown
 
         models = list(dict.fromkeys(self.table["model"]))
@@ -94,67 +101,66 @@ class Results:
         rows = self.table.filter(model=model or models[0])
         matching = rows.filter(edit=edit)
         if not matching.height:
+            if edit in self.facts.order:
+                raise UserError(f"{measure} of {edit} was not measured: {why_missing(edit, self.facts)}")
             raise unknown("edit", edit, rows["edit"].to_list())
-        return matching.row(0, named=True)
-
-    def _measured(self, name: str, unit: str, row: dict[str, Any], estimate: tuple[float | None, ...]) -> Measured:
-        from unswayed.errors import UserError
-
-        value, low, high = estimate
-        if value is None or low is None or high is None:
-            raise UserError(f"{name} of {row['edit']} was not measured for {row['model']}")
-        flips = functools.partial(_flips, self.predictions, row["model"], row["edit"])
-        title = f"{name} of {row['model']} on {row['edit']}"
-        return Measured(title, value, low, high, int(row["n"]), unit, flips, self._undecided)
+        row = matching.row(0, named=True)
+        flips = functools.partial(_flips, self.predictions, row["model"], edit, self.facts)
+        verdict = functools.partial(judge, row, measure, facts=self.facts, level=0.95)
+        return Measured(f"{measure} of {row['model']} on {edit}", verdict, flips, self._undecided)
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
     """A value with its 95 % interval, which is compared with a limit: `<`, `<=`, `>`, `>=`.
 
-    flips: where the flips are, found only if a comparison fails and the value is shown.
+    judge: the check of `unswayed check` for a limit; flips: where the flips are, found only if a comparison fails and
+    the value is shown.
     """
 
     title: str
-    value: float
-    low: float
-    high: float
-    n: int
-    unit: str
+    judge: Callable[..., dict[str, Any]]
     flips: Callable[[], str]
     undecided: Callable[[str], Any]
 
     def __repr__(self) -> str:
-        interval = f"95 % interval {self.low:.1f} to {self.high:.1f}, n = {self.n:,}"
-        return f"<{self.title}: {self.value:.1f} {self.unit} ({interval}){self.flips()}>"
+        row = self.judge(limit=100.0, must="at least")
+        if "value" not in row:
+            return f"<{self.title}: {row['reason']}>"
+        unit = "%" if row["measure"] == "accuracy" else "points"
+        interval = f"95 % interval {row['low']:.1f} to {row['high']:.1f}, n = {row['n']:,}"
+        return f"<{self.title}: {row['value'] + 0.0:.1f} {unit} ({interval}){self.flips()}>"
 
     def __float__(self) -> float:
-        return self.value
+        row = self.judge(limit=100.0, must="at least")
+        return float(row["value"]) if "value" in row else float("nan")
 
     def __lt__(self, limit: float) -> bool:
-        return self._decided(self.high < limit, self.low >= limit, f"< {limit:g}")
+        return self._holds(limit, "at most", "<", lambda row: row["high"] < limit)
 
     def __le__(self, limit: float) -> bool:
-        return self._decided(self.high <= limit, self.low > limit, f"<= {limit:g}")
+        return self._holds(limit, "at most", "<=", lambda row: True)
 
     def __gt__(self, limit: float) -> bool:
-        return self._decided(self.low > limit, self.high <= limit, f"> {limit:g}")
+        return self._holds(limit, "at least", ">", lambda row: row["low"] > limit)
 
     def __ge__(self, limit: float) -> bool:
-        return self._decided(self.low >= limit, self.high < limit, f">= {limit:g}")
+        return self._holds(limit, "at least", ">=", lambda row: True)
 
-    def _decided(self, holds: bool, fails: bool, words: str) -> bool:
-        if not holds and not fails:
-            self.undecided(f"cannot tell whether {self!r} {words}: more photographs are needed")
-        return holds
+    def _holds(self, limit: float, must: str, sign: str, strictly: Callable[[dict[str, Any]], bool]) -> bool:
+        row = self.judge(limit=limit, must=must)
+        if row["verdict"] == "not measured":
+            pytest.fail(f"{self.title} {sign} {limit:g} is {row['reason']}")
+        if row["verdict"] == "cannot tell":
+            self.undecided(f"cannot tell whether {self!r} {sign} {limit:g}: {row['reason']}")
+        return row["verdict"] == "pass" and strictly(row)
 
 
-def _flips(predictions: Path, model: str, edit: str) -> str:
+def _flips(predictions: Path, model: str, edit: str, facts: Facts) -> str:
     """Where the flips of one edit lie: how many, their most frequent classes, and the worst photographs."""
     import polars as pl
 
     from unswayed.analyses.flips import FLIP_COLUMNS, find_flips, worst_flips
-    from unswayed.evaluation.facts import read_facts
     from unswayed.evaluation.predictions import columns_of
 
     if any(name not in columns_of(predictions) for name in FLIP_COLUMNS[:-2]):
@@ -163,7 +169,6 @@ def _flips(predictions: Path, model: str, edit: str) -> str:
     number = int(counts["flips"].sum())
     if not number:
         return ""
-    facts = read_facts(predictions)
     worst = worst_flips(predictions, [model], [edit], limit=3)
     shown = (
         f"{flip.source_id} ({facts.class_name(flip.label)} became {facts.class_name(flip.after)}, "

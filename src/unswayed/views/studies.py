@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -25,14 +23,15 @@ from unswayed.analyses.distribution import (
     verdict_table,
 )
 from unswayed.analyses.drops.groups import read_model_groups
-from unswayed.choices import ClassColumn, Convention, one_line, takes
+from unswayed.choices import one_line, takes
 from unswayed.errors import UserError, unknown
+from unswayed.evaluation.distribution import SCHEMA as SCORES_SCHEMA
 from unswayed.evaluation.distribution import run_distribution
 from unswayed.evaluation.measures import check_measure, suspects
 from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
-from unswayed.evaluation.study import run_study
+from unswayed.evaluation.study import SCHEMAS, run_study
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import read_json, write_bytes
 from unswayed.jobs.monitor import View
@@ -45,7 +44,7 @@ from .report.figures_sensitivity import (
     noise_scatter,
     sensitivity_curve,
 )
-from .report.pictures import outlined, overlay, picture_sheet
+from .report.pictures import data_address, outlined, overlay, picture_sheet
 from .report.section import figure_bytes, render
 
 if TYPE_CHECKING:
@@ -73,35 +72,24 @@ HEADINGS = {
 }
 
 
-@dataclass(frozen=True)
-class TableSettings:
-    """How tables are made from the rows.
-
-    groups: a CSV with the column model and one column per grouping; draws: bootstrap resamples; convention: of iRFS and
-    of drops; class_by: the classes of the saliency tables and of the suspects; measure: the measure of heat maps that
-    ranks suspects and is drawn; classes: the names of the classes.
-    """
-
-    groups: Path | None = None
-    draws: int = 1000
-    convention: Convention = "default"
-    class_by: ClassColumn = "label"
-    measure: str = "precision"
-    classes: Sequence[str] = ()
-
-
 def write_tables(
-    folder: str | Path, noise: Sequence[str], saliency: Sequence[str], settings: TableSettings = TableSettings()
+    folder: str | Path,
+    noise: Sequence[str],
+    saliency: Sequence[str],
+    settings: SensitivitySettings,
+    classes: Sequence[str] = (),
 ) -> dict[str, pl.DataFrame]:
     """Return every possible table by name; also write each as FOLDER/<name>.csv and its figures as FOLDER/*.png.
 
-    noise, saliency: the file names of the models with these results.
+    noise, saliency: the file names of the models with these results; classes: the names of the classes.
     """
     folder = Path(folder)
-    rows = read_probe(folder, "noise", noise) if noise else None
-    maps = read_probe(folder, "saliency", saliency) if saliency else None
     groups = None if settings.groups is None else read_model_groups(settings.groups)
-    draws, convention, by = settings.draws, settings.convention, settings.class_by
+    draws, convention, by = settings.resamples, settings.convention, settings.class_by
+    rows, maps = (
+        read_probe(folder, kind, models, SCHEMAS[kind]) if models else None
+        for kind, models in (("noise", noise), ("saliency", saliency))
+    )
     tables: dict[str, pl.DataFrame] = {}
     if rows is not None:
         tables["rfs"] = measures.sensitivity(rows, draws, convention=convention)
@@ -120,32 +108,34 @@ def write_tables(
             tables["edits"] = alignment.by_edit(maps, draws)
     if rows is not None:
         tables["suspects"] = suspects(rows, maps, by=by, measure=settings.measure)
-    for name, table in tables.items():
-        write_bytes(folder / f"{name}.csv", csv_text(table).encode())
-    for name, figure in _figures(tables, settings):
+    _write(folder, tables)
+    for name, figure in _figures(tables, settings.measure, classes):
         write_bytes(folder / f"{name}.png", figure_bytes(figure, "png"))
     return tables
 
 
-def _figures(tables: dict[str, pl.DataFrame], settings: TableSettings) -> Iterator[tuple[str, Figure]]:
+def _write(folder: Path, tables: Mapping[str, pl.DataFrame]) -> None:
+    for name, table in tables.items():
+        write_bytes(folder / f"{name}.csv", csv_text(table).encode())
+
+
+def _figures(tables: Mapping[str, pl.DataFrame], measure: str, classes: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield the name and the figure of every picture that the tables allow."""
     if "rfs" in tables:
         yield "rfs", sensitivity_curve(tables["rfs"])
-        yield "noise-scatter", noise_scatter(tables["rfs"], tables["class"], settings.classes)
-        yield "irfs", irfs_densities(tables["irfs"], settings.classes)
+        yield "noise-scatter", noise_scatter(tables["rfs"], tables["class"], classes)
+        yield "irfs", irfs_densities(tables["irfs"], classes)
         attributes = attribute_map(tables["drops"])
         if attributes is not None:
             yield "attributes", attributes
-    for (grouping,), part in _groupings(tables.get("group")):
-        yield f"group-{grouping}", sensitivity_curve(part, "group")
+    if "group" in tables:
+        for (grouping,), part in tables["group"].group_by("grouping", maintain_order=True):
+            yield f"group-{grouping}", sensitivity_curve(part, "group")
     if "saliency-class" in tables:
-        yield "saliency-class", alignment_map(tables["saliency-class"], settings.measure, settings.classes)
-    for (grouping,), part in _groupings(tables.get("saliency-group")):
-        yield f"saliency-group-{grouping}", alignment_bars(part)
-
-
-def _groupings(table: pl.DataFrame | None) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
-    return iter(()) if table is None else iter(table.group_by("grouping", maintain_order=True))
+        yield "saliency-class", alignment_map(tables["saliency-class"], measure, classes)
+    if "saliency-group" in tables:
+        for (grouping,), part in tables["saliency-group"].group_by("grouping", maintain_order=True):
+            yield f"saliency-group-{grouping}", alignment_bars(part)
 
 
 def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFrame:
@@ -190,8 +180,7 @@ def write_distribution(
         "adaptation": adaptation_table(Path(folder) / "answers", adapted, level=level, seed=seed),
     }
     tables = {name: table for name, table in tables.items() if table.height}
-    for name, table in tables.items():
-        write_bytes(Path(folder) / f"{name}.csv", csv_text(table).encode())
+    _write(Path(folder), tables)
     return tables
 
 
@@ -234,7 +223,7 @@ def spurious_page(
     names: cluster number -> name, as the page's own button saves them (names.json).
     """
     clusters = [
-        (number, [(_caption(region, classes), _address(region)) for region in group])
+        (number, [(_caption(region, classes), data_address(_shown(region))) for region in group])
         for number, group in groupby(regions, key=lambda region: region.cluster)
     ]
     return render("spurious.html", model=model, clusters=clusters, names=names or {})
@@ -251,14 +240,6 @@ def spurious_sheet(
         plain = f"cluster {number}" if number >= 0 else "no cluster"
         titles.append((names or {}).get(str(number)) or plain)
     return picture_sheet(rows, titles)
-
-
-def _address(region: Region) -> str:
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(_shown(region)).save(buffer, "JPEG", quality=82)
-    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def _shown(region: Region) -> np.ndarray:
@@ -308,7 +289,9 @@ def sensitivity(
     """
     check_measure(settings.measure)
     levels = choose_levels(settings.norm, settings.levels)
-    noise = NoiseSettings(levels, settings.seeds, settings.attributes, settings.ablation, settings.frame)
+    noise = NoiseSettings(
+        levels, settings.seeds, settings.attributes, settings.ablation, settings.frame, settings.convention
+    )
     study = run_study(
         source, models, output, noise, settings.saliency, settings.spurious, settings.channels, settings.limit,
         settings.classes, settings.batch_size, show=show, class_by=settings.class_by, measure=settings.measure,
@@ -316,11 +299,7 @@ def sensitivity(
     )  # fmt: skip
     tables, notes = {}, study.notes
     if study.noise or study.saliency:
-        made = TableSettings(
-            settings.groups, settings.resamples, settings.convention, settings.class_by, settings.measure,
-            study.classes,
-        )  # fmt: skip
-        tables = write_tables(output, study.noise, study.saliency, made)
+        tables = write_tables(output, study.noise, study.saliency, settings, study.classes)
         notes = [*notes, *write_study_pictures(study)]
     return StudyTables(study.folder, tables, study.remarks, notes, study.failures, study.unfinished)
 
@@ -347,7 +326,7 @@ def distribution(
     if not study.unfinished:
         tables = write_distribution(
             output,
-            read_probe(output, "scores", study.slugs),
+            read_probe(output, "scores", study.slugs, SCORES_SCHEMA),
             read_probe(output, "inception") if study.features else None,
             study.adapted,
             limit=settings.out_above,

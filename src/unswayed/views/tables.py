@@ -25,9 +25,10 @@ import io
 import json
 import math
 import re
+import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,14 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.choices import TableFormat
-from unswayed.errors import UserError, unknown
+from unswayed.errors import CONTROLS, UserError, unknown
 from unswayed.files.text_tables import csv_text
 
 from .text import DASH, interval, number, probability, safe, tag
 
-WIDTH = 80  # columns of a terminal
+WIDTH = 80  # columns of a terminal, where it does not say how many it has
+LONGEST = 30  # characters of a word that is never divided; longer ones are paths
+SENTENCE = 20  # characters; a longer text is wrapped where there is little room, down to this width
 WIDE = 8  # columns; a wider LaTeX table is scaled to the width of the line
 FORMATS: tuple[TableFormat, ...] = ("table", "csv", "json", "markdown", "latex")
 _SUFFIXES: dict[str, TableFormat] = {
@@ -94,8 +97,8 @@ class Column:
 class Table:
     """A frame, its columns for people (all of the frame's if None), a title above; below it notes and remarks.
 
-    blocks: a column whose values each get their own table in a terminal, which then has at most 80 columns: of a wider
-    table the least important columns are left out, and a line says so. style: of a row in a terminal that has colors;
+    A terminal shows as many columns as it has room for: the least important ones are left out, and a line says so.
+    blocks: a column whose values each get their own table in a terminal. style: of a row in a terminal that has colors;
     block_marks: what follows the names of some blocks.
     """
 
@@ -116,10 +119,12 @@ class Table:
             return csv_texts([self.frame])[0]
         if format == "json":
             records = [_plain(row) for row in self.frame.iter_rows(named=True)]
-            return json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+            text = json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
+            # JSON escapes line breaks in texts, but neither C1 controls nor the direction of text.
+            return re.sub(CONTROLS.replace(r"\x00-\x1f", ""), lambda match: f"\\u{ord(match[0]):04x}", text)
         content = self._content()
         if format == "table":
-            return _terminal_blocks(self, content, color) if self.blocks else _terminal(content)
+            return _terminal(self, content, color)
         return _markdown(content) if format == "markdown" else _latex(content)
 
     def html(self, name: str, data: Sequence[str] = (), most: int | None = None) -> Markup:
@@ -160,7 +165,9 @@ class Table:
             right.append(numeric if column.number is None else column.number)
             values.append([value if isinstance(value, Cell) else Cell(value) for value in series])
         notes = " ".join(note for note in (self.notes, *(column.note for column in columns), *self.remarks) if note)
-        return _Content(columns, right, list(zip(*values, strict=True)), self.title or "", notes)
+        columns = [replace(column, heading=safe(column.heading)) for column in columns]
+        title = "\n\n".join(safe(paragraph) for paragraph in (self.title or "").split("\n\n"))
+        return _Content(columns, right, list(zip(*values, strict=True)), title, safe(notes))
 
 
 @dataclass(frozen=True)
@@ -198,61 +205,71 @@ def _html_cell(cell: Cell, column: Column, right: bool, first: bool) -> Markup:
     )
 
 
-def _terminal(content: _Content) -> str:
+def _terminal(table: Table, content: _Content, color: bool) -> str:
+    """Return the table as lines that fit a terminal; each value of `table.blocks` has a grid of its own."""
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
 
-    # Text, not str: a class or file called "[red]" must not be read as markup.
-    title, notes = (Text(words) if words else None for words in (content.title, content.notes))
-    grid = Grid(title=title, caption=notes, box=box.SIMPLE_HEAD, pad_edge=False)
-    grid.title_justify = grid.caption_justify = "left"
-    for column, right in zip(content.columns, content.right, strict=True):
-        grid.add_column(Text(column.heading), justify="right" if right else "left", no_wrap=True)
-    for line in content.lines(lambda text, strong: f"[{text}]" if strong else text):
-        grid.add_row(*map(Text, line))
-    return _printed(grid)
-
-
-def _terminal_blocks(table: Table, content: _Content, color: bool) -> str:
-    from rich import box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    headings, lines = [column.heading for column in content.columns], content.lines(lambda text, strong: text)
-    kept = _fitting(content, lines, table.blocks)
-    owners = table.frame[table.blocks or ""].to_list()
+    width = shutil.get_terminal_size((WIDTH, 24)).columns
+    lines = content.lines(lambda text, strong: f"[{text}]" if strong else text)
+    widths = _fitting(content, lines, table.blocks, width)
+    owners = table.frame[table.blocks].to_list() if table.blocks else [""] * len(lines)
     styles = [table.style(row) for row in table.frame.iter_rows(named=True)]
-    parts = [content.title] if content.title else []
-    for owner in dict.fromkeys(owners):
-        grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for place in kept:
-            grid.add_column(Text(headings[place]), justify="right" if content.right[place] else "left", no_wrap=True)
+    parts = [line for paragraph in content.title.split("\n") for line in textwrap.wrap(paragraph, width) or [""]]
+    for owner in dict.fromkeys(owners) or [""]:
+        grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        # Text, not str: a class or file called "[red]" must not be read as markup.
+        for place, wide in widths.items():
+            heading = Text(content.columns[place].heading)
+            grid.add_column(heading, justify="right" if content.right[place] else "left", width=wide, overflow="fold")
         above = None
         for line, style in ((lines[at], styles[at]) for at, name in enumerate(owners) if name == owner):
-            texts = [line[place] for place in kept]
-            name, above = "" if texts[0] == above else texts[0], texts[0]
+            texts = [line[place] for place in widths]
+            # In a block of its own, what is the same as in the row above is written once.
+            name, above = "" if table.blocks and texts[0] == above else texts[0], texts[0]
             grid.add_row(*(Text(text, style) for text in [name, *texts[1:]]))
-        heading = Text(f"{safe(str(owner))}{table.block_marks.get(owner, '')}", "bold")
-        parts += ["", _printed(heading, color).rstrip("\n"), _printed(grid, color).strip("\n")]
-    left_out = [heading for place, heading in enumerate(headings) if place not in kept and heading != table.blocks]
+        if table.blocks:
+            above_it = Text(f"{safe(str(owner))}{table.block_marks.get(owner, '')}", "bold")
+            parts += ["", _printed(above_it, color).rstrip("\n")]
+        parts.append(_printed(grid, color).strip("\n"))
+    left_out = [column.heading for place, column in enumerate(content.columns) if place not in widths]
+    left_out = [heading for heading in left_out if heading != table.blocks]
     more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
     words = " ".join(part for part in (content.notes, more) if part)
-    return "\n".join([*parts, "", *textwrap.wrap(words, WIDTH)]) + "\n"
+    notes = ["", *textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)] if words else []
+    # A line that begins with two colons would be a command of a workflow that prints the table.
+    return re.sub(r"(?m)^(\s*)::", r"\1: :", "\n".join([*parts, *notes])) + "\n"
 
 
-def _fitting(content: _Content, lines: list[list[str]], blocks: str | None) -> list[int]:
-    """Return the columns that fit into a terminal beside each other, at least four; of equals the last leave first."""
-    headings = [column.heading for column in content.columns]
-    widths = [max([len(heading), *(len(line[at]) for line in lines)]) for at, heading in enumerate(headings)]
+def _fitting(content: _Content, lines: list[list[str]], blocks: str | None, width: int) -> dict[int, int]:
+    """Return the columns that fit beside each other, at least two, and how wide each is; only paths are divided.
+
+    Sentences and headings are wrapped first; then the least important columns are left out, of equals the last ones.
+    """
+    widest, least = [], []
+    for at, column in enumerate(content.columns):
+        cells = [line[at] for line in lines]
+        long = max(map(len, cells), default=0)
+        words = [column.heading, *cells] if long > SENTENCE and not content.right[at] else [column.heading]
+        word = max(len(word) for text in words for word in text.split() or [""])
+        word = word if content.right[at] else min(word, LONGEST)
+        widest.append(max(len(column.heading), long))
+        least.append(max(word, SENTENCE) if len(words) > 1 else max(word, long))
     importance = [
         (0 if right else 3) if column.importance is None else column.importance
         for column, right in zip(content.columns, content.right, strict=True)
     ]
-    kept = [place for place, heading in enumerate(headings) if heading != blocks]
-    while sum(widths[place] + 2 for place in kept) > WIDTH and len(kept) > 4:
+    kept = [place for place, column in enumerate(content.columns) if column.heading != blocks]
+    while sum(least[place] + 2 for place in kept) > width and len(kept) > 2:
         kept.remove(min(kept, key=lambda place: (importance[place], -place)))
-    return kept
+    widths = {place: widest[place] for place in kept}
+    while sum(wide + 2 for wide in widths.values()) > width:
+        place = max(kept, key=lambda place: widths[place] - least[place])
+        if widths[place] == least[place]:
+            break
+        widths[place] -= 1
+    return widths
 
 
 def _markdown(content: _Content) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
+from unswayed.errors import printable
+
 DASH = "–"  # what stands for a missing value
 _EMPTY_TAGS = {"img", "input", "br", "meta", "link", "col"}
 _LATEX = {
@@ -25,7 +27,8 @@ def safe(text: str, format: str = "table") -> str:
     """
     if format == "html":
         return escape(text)
-    text = "".join(character if character.isprintable() else " " for character in text)
+    if not text.isprintable():
+        text = printable(text)
     if format == "markdown":
         return re.sub(r"[\\|`*<>\[\]]", r"\\\g<0>", text)
     return "".join(_LATEX.get(character, character) for character in text) if format == "latex" else text

@@ -30,6 +30,8 @@ def page(browser: Any, address: str) -> Iterator[Any]:
 
 
 def downloaded(page: Any, what: str, folder: Path) -> Path:
+    if not page.is_visible(f"#download-{what}"):
+        page.click("#downloads button.label-wrap")
     with page.expect_download() as coming:
         page.click(f"#download-{what}")
     path = folder / coming.value.suggested_filename
@@ -50,7 +52,7 @@ def test_an_edit_changes_the_answer_and_its_record_replays_to_the_same_bytes(pag
     page.click("#pictures .chip.all")
     page.wait_for_selector("#answers .held")
     assert "The prediction is the same: koala" in page.inner_text("#answers")
-    page.fill("#size-rate input[type=number]", "0.03")
+    page.fill("#size-rate input[type=number]", "3")
     page.wait_for_selector("#answers .turned")
     assert page.is_checked("#on-size input")
     assert "koala →" in page.inner_text("#answers")
@@ -68,6 +70,7 @@ def test_diffusion_renders_and_replays(page, tmp_path):
     page.locator("#background-kind input").click()
     page.get_by_role("option", name="simple").click()
     page.wait_for_selector("#note :text('press Render')")
+    page.click("#downloads button.label-wrap")
     assert page.is_disabled("#download-picture")
     steps = page.get_by_label("number input for diffusion steps")
     steps.fill("4")
@@ -82,8 +85,10 @@ def test_diffusion_renders_and_replays(page, tmp_path):
     assert sha256(tmp_path / "again.png") == sha256(picture)
 
 
-def test_the_object_is_boxed_and_painted_with_the_mouse(page):
-    assert "the mask that came with the photograph" in page.inner_text("#marker")
+def test_an_uploaded_object_is_boxed_and_painted_with_the_mouse(page):
+    assert not page.is_visible("#marker"), "a sample has its mask"
+    page.set_input_files("#upload input[type=file]", SAMPLE / "panda.jpg")
+    page.wait_for_selector("#marker :text('mask made by grabcut')")
     page.locator("#marker canvas").scroll_into_view_if_needed()
     box = page.locator("#marker canvas").bounding_box()
 
@@ -112,6 +117,34 @@ def test_a_photograph_of_ones_own_and_one_that_is_none(page, tmp_path):
     page.wait_for_selector("#marker :text('mask made by grabcut')")
     assert page.inner_text("#problem").strip() == ""
     page.wait_for_selector("#answers :text('giant panda')")
+    # The old selection and preset are gone.
+    page.wait_for_selector("#pictures .chip", state="detached")
+    assert page.locator("#sample [aria-pressed=true]").count() == 0
+    assert not page.is_checked("#on-size input")
+
+
+def test_a_photograph_is_shown_while_it_is_opened(page):
+    page.route("**/queue/join*", lambda route: None)  # the server is never asked
+    thumbnail = page.get_attribute("#sample [data-sample=panda] img", "src")
+    page.click("#sample [data-sample=panda]")
+    page.wait_for_selector("#pictures .canvas.loading")
+    assert page.get_attribute("#pictures .after", "src") == thumbnail
+
+
+def test_a_preset_opens_its_accordion_and_changes_have_words(page):
+    assert page.inner_text("#pictures [data-reset=size]").startswith("object size 3 %")
+    page.get_by_role("button", name="A blue hen").click()
+    page.wait_for_selector("#pictures [data-reset=color]")
+    page.wait_for_selector("#color-hue input", state="visible")
+    assert not page.is_visible("#size-rate input[type=number]")
+    assert page.locator("button.label-wrap", has_text="reinsertion").count() == 0
+
+
+def test_the_picture_its_answers_the_search_and_the_rendering_are_in_sight_at_once(browser, address):
+    with watched(browser, address, viewport={"width": 1300, "height": 850}) as page:
+        for part in ("#pictures .after", "#pictures .verdict", "#answers .bars", "#search", "#render"):
+            box = page.locator(part).first.bounding_box()
+            assert box["y"] >= 0 and box["y"] + box["height"] <= 850, part
 
 
 def test_the_smallest_change_is_searched_and_worded_with_care(page):
@@ -153,30 +186,22 @@ def test_a_card_pressed_far_down_opens_in_sight(browser, address):
         }""")
 
 
-def test_on_a_phone_the_headings_of_a_comparison_stay_whole_and_the_average_is_explained(browser, address):
-    with watched(browser, address, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as page:
-        page.get_by_role("tab", name="Compare").click()
-        page.wait_for_selector("#comparison table")
-        heights = page.evaluate("[...document.querySelectorAll('#comparison th')].map((one) => one.clientHeight)")
-        assert max(heights) < 60
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        assert "is the mean drop over the edits" in page.inner_text("#averages")
-
-
-def test_models_are_compared(page):
+def test_models_are_compared_as_dumbbells(page):
     page.get_by_role("tab", name="Compare").click()
-    page.wait_for_selector("#comparison table")
-    assert "p_holm" in page.inner_text("#comparison")
+    page.wait_for_selector("#comparison .dumbbell")
+    assert "size-0.02" in page.inner_text("#comparison")
+    assert page.locator("#comparison .dumbbell .dot").count() == 2 * page.locator("#comparison .dumbbell li").count()
+    assert page.locator("#comparison .disagreed li").count() > 0
     page.locator("#second input").click()
     page.get_by_role("option", name="lite:0").click()
-    page.wait_for_selector("#comparison :text('second: lite:0')")
+    page.wait_for_selector("#comparison .key:has-text('lite:0')")
     assert violations(page) == []
 
 
 def test_in_the_dark_everything_can_be_read_too(browser, address):
     with watched(browser, address, color_scheme="dark") as page:
         assert page.evaluate("document.body.classList.contains('dark')")
-        page.fill("#size-rate input[type=number]", "0.03")
+        page.fill("#size-rate input[type=number]", "3")
         page.wait_for_selector("#answers .turned")
         assert violations(page) == []
         page.get_by_role("tab", name="Browse").click()
@@ -184,7 +209,7 @@ def test_in_the_dark_everything_can_be_read_too(browser, address):
         open_a_flip_of_lite_0(page)
         assert violations(page) == []
         page.get_by_role("tab", name="Compare").click()
-        page.wait_for_selector("#comparison table")
+        page.wait_for_selector("#comparison .dumbbell")
         assert violations(page) == []
 
 
@@ -195,7 +220,7 @@ def test_nothing_overflows_a_phone(browser, address):
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     assert violations(phone) == []
     phone.get_by_role("tab", name="Compare").click()
-    phone.wait_for_selector("#comparison table", timeout=LONG)
+    phone.wait_for_selector("#comparison .dumbbell", timeout=LONG)
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     assert violations(phone) == []
     phone.close()

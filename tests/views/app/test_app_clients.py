@@ -29,7 +29,7 @@ def settings(**switched: dict[str, Any]) -> list[Any]:
         given = switched.get(group.edit)
         flat.append(given is not None)
         for control in group.controls:
-            flat.append((given or {}).get(control.parameter, control.first))
+            flat.append(control.on_page((given or {}).get(control.parameter, control.first)))
             if control.word is not None:
                 flat.append(False)
     return [["lite:0"], None, 0, *flat]
@@ -41,13 +41,12 @@ def memory() -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
 
 
-def test_a_visitor_finds_the_object_boxes_it_and_takes_the_own_mask_back(address):
+def test_a_visitor_finds_the_object_and_boxes_it(address):
     client = visitor(address)
     client.predict("koala", api_name="/open_sample")
     for name, given in {
         "find_object": (),
         "find_in_box": ("40,40,120,120",),
-        "own_mask": (),
         "true_class": (5,),
     }.items():
         problem, *_ = client.predict(*given, api_name=f"/{name}")

@@ -46,9 +46,10 @@ def test_there_is_something_to_see(results):
     assert len(flips.shown) >= 6
     before, after = results.pair(flips.shown[0])
     assert before.shape == after.shape == (256, 256, 3)
-    text, average = results.comparison("lite:0", "lite:2")
-    assert "size-0.05" in text
-    assert "net of the control" in average
+    comparison = results.comparison("lite:0", "lite:2")
+    assert "size-0.05" in [row["edit"] for row in comparison["rows"]]
+    assert "net of the control" in comparison["told"]
+    assert len(comparison["pictures"]) > 5
     assert COMMANDS in results.note
 
 

@@ -14,7 +14,7 @@ from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import place_of
 from unswayed.masks.sam2 import FILES
 from unswayed.views.app.figures import better_masks, marker
-from unswayed.views.app.photographs import UNDONE, marked, open_sample, open_upload, own_mask, undone, uploaded_mask
+from unswayed.views.app.photographs import UNDONE, marked, open_upload, undone, uploaded_mask
 from unswayed.views.app.studio import Studio
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
@@ -70,13 +70,6 @@ def test_every_change_of_the_mask_can_be_undone_and_the_label_stays(panda, tmp_p
     for _ in range(UNDONE + 5):
         taken = uploaded_mask(taken, mask_file(tmp_path, (wide, high), (10, 20, 110, 140)))
     assert len(taken.earlier) == UNDONE
-
-
-def test_the_samples_own_mask_comes_back_and_that_is_undone_too():
-    koala = open_sample("koala")
-    boxed = marked(koala, {"box": [0.2, 0.2, 0.7, 0.7]}, "grabcut")
-    assert own_mask(boxed) == koala
-    assert undone(own_mask(boxed)) == boxed
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -81,15 +83,18 @@ def test_pictures_that_are_not_shown_have_their_reason_and_what_helps(prediction
     assert warm == [] and note.startswith(f"{reason.capitalize()}; {helps}")
 
 
-def test_two_models_are_compared_paired_with_holm(results):
-    table, average = results.comparison("lite:0", "lite:1")
+def test_two_models_are_compared_and_where_they_disagree_is_shown(results):
+    comparison = results.comparison("lite:0", "lite:1")
     drops = dropped_accuracy(results.predictions, models=["lite:0"]).filter(edit="average").row(0, named=True)
-    assert f"lite:0 {drops['drop']:.1f} and" in average
-    assert (
-        f"net of the control, which subtracts what the rendering alone costs: lite:0 {drops['net_drop']:.1f}" in average
-    )
-    assert "p_holm" in table
-    assert "size-0.02" in table
+    assert f"what the rendering alone costs: lite:0 {drops['net_drop']:.1f} and" in comparison["told"]
+    rows = {row["edit"]: row for row in comparison["rows"]}
+    assert rows["average"]["drops"][0] == pytest.approx(drops["drop"])
+    numbers = [re.match(r"lite:0 (\S+), lite:1 (\S+) points", row["words"]) for row in rows.values()]
+    assert all(found and "." not in found[1] + found[2] for found in numbers), "4 photographs have no decimals"
+    marks = [[line[0] for line in card["said"]] for card in comparison["pictures"]]
+    assert marks and all(sorted(pair) == sorted("✓✗") for pair in marks)
+    assert str(len(marks)) in comparison["disagreed"]
+    assert json.loads(json.dumps(comparison))["models"] == ["lite:0", "lite:1"]
     with pytest.raises(UserError, match="compared with itself"):
         results.comparison("lite:0", "lite:0")
 

@@ -102,7 +102,7 @@ def test_compare_names_the_more_robust_model(predictions):
     assert found["size-0.05"]["verdict"] == "first drops less"
     assert found["size-0.05"]["drop_difference"] == pytest.approx(-35)
     assert found["position"]["verdict"] == "no difference shown"
-    assert "first: good, second: bad" in run_cli("compare", predictions, "good", "bad").stdout
+    assert "good against bad; by drop" in run_cli("compare", predictions, "good", "bad").stdout
     assert run_cli("compare", predictions, "good", "bda").exit_code == 2
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
-import rich.progress
 
 from command_line import run_cli
 from unswayed.analyses.tables import analyze
 from unswayed.benchmark import BuildSettings, build
 from unswayed.benchmark.building import Progress
 from unswayed.views.cli import COMMANDS, build_app
-from unswayed.views.cli.progress import progress_line
+from unswayed.views.cli.progress import ProgressLine
 from unswayed.views.report.drop_tables import analysis_text
+
+LONG_NAME = "timm:a_model_with_a_rather_long_name.in1k"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def predictions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("terminal") / "predictions"
     folder.mkdir()
     edits = {"original": 60, "reinsertion": 58, "size-0.05": 20, "size-0.1": 40, "size-0.2": 57, "color+180": 57}
-    for name in ("lite:0", "timm:a_model_with_a_rather_long_name.in1k"):
+    for name in ("lite:0", LONG_NAME):
         rows = [
             {"model": name, "source_id": f"s{number:02}", "edit": edit, "run": 0, "label": 0, "correct": number < right}
             for edit, right in edits.items()
@@ -47,11 +48,25 @@ def test_analyze_fits_eighty_columns_and_names_each_model_once(predictions: Path
     assert shown.stderr.splitlines()[-1] == f"next: unswayed report {predictions} -o report.html"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("compare",), ("compare", "lite:0", LONG_NAME), ("check", "--max-drop", "size-0.05=20", "--min-accuracy", "75")],
+)
+def test_compare_and_check_fit_eighty_columns_and_divide_no_word(predictions: Path, command: tuple[str, ...]) -> None:
+    """The comparison was 213 columns wide, and the heading of a check was divided: thre-shold."""
+    shown = run_cli(command[0], predictions, *command[1:])
+    assert shown.exit_code in (0, 1, 3), shown.output
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert ("threshold" if command[0] == "check" else "difference") in shown.stdout
+    assert LONG_NAME in shown.stdout
+
+
 def test_only_what_is_sure_is_colored_and_a_small_p_is_printed_so(predictions: Path) -> None:
     frame = analyze(predictions, resamples=50)
     text = analysis_text(frame, "drops", "table", color=True)
     colored = [line for line in text.splitlines() if "\x1b[31m" in line]
-    assert [line.split("size")[1].split()[0] for line in colored] == ["-0.05", "-0.1"] * 2
+    names = [re.sub(r"\x1b\[[0-9;]*m", " ", line).split()[0] for line in colored]
+    assert names == ["size-0.05", "size-0.1", "average"] * 2
     assert "< 0.001" in text
     assert "\x1b" not in analysis_text(frame, "drops", "table")
     assert "\x1b" not in run_cli("analyze", predictions, "--resamples", 50).stdout
@@ -100,20 +115,24 @@ def test_a_build_reports_every_pass_of_the_network(tmp_path: Path) -> None:
     assert seen[-1].share == 1.0
 
 
-def test_each_stage_of_a_command_has_its_own_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_stage_of_a_command_has_its_own_time_left() -> None:
     """The second stage showed 0:00:00, since the line counted as finished after the first."""
-    tasks: list[Any] = []
-    add = rich.progress.Progress.add_task
+    line = ProgressLine("reading", "photographs")
+    for what in ("reading", "training", "training"):
+        line(0, 3, what=what)
+        assert line.text(80) == f"{what} {'─' * 20}  0 of 3 photographs"
+        line(3, 3, what=what)
+        assert line.text(80).startswith(f"{what} {'━' * 20}  3 of 3 photographs") and "0:00 left" in line.text(80)
 
-    def keep(self: Any, *arguments: Any, **options: Any) -> Any:
-        task = add(self, *arguments, **options)
-        tasks.append(self.tasks[0])
-        return task
 
-    monkeypatch.setattr(rich.progress.Progress, "add_task", keep)
-    with progress_line("reading", "photographs") as show:
-        for what in ("reading", "training", "training"):
-            show(0, 3, what=what)
-            assert not tasks[0].finished and (tasks[0].description, tasks[0].completed) == (what, 0)
-            show(3, 3, what=what)
-            assert tasks[0].finished
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_the_progress_line_fits_and_divides_no_word(width: int) -> None:
+    """The bar vanished beside a long remark, and `0/? – pictures/s` was all that a build said at first."""
+    line = ProgressLine("build", "pictures")
+    assert line.text(width) == "build: starting …"
+    remark = "2 failed; cuda:1 2 cannot be started (CUDA error: out of memory on this device)"
+    line(1200, 4810, remark, what="build", rate=12.0)
+    shown = line.text(width)
+    assert len(shown) <= width and "━━━━━─" in shown
+    assert set(shown.replace(",", "").split()[2:]) <= set(f"1200 of 4810 pictures 12/s 5:01 left {remark}".split())
+    assert ("2 failed" in shown) == (width == 80)

@@ -16,6 +16,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = Path(__file__).parents[3] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 CLASSES = ["<script>window.hacked=1</script>", '"><img src=x onerror=window.hacked=2>', "a & b"]
 MODELS = ["<script>window.hacked=3</script>", "second", "third"]
+SMALL = "object size 5 %"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt install chromium")
 
@@ -106,29 +107,82 @@ def test_a_cell_of_the_matrix_filters_table_gallery_and_figure(visit: Visit) -> 
     assert cell.get_attribute("aria-pressed") == "true"
     assert visit.column("drops-table", 1) == ["second"]
     assert "1 of" in page.locator("[data-for=drops-table] output").inner_text()
-    assert visit.column("answers-table", 2) == ["size-0.05"]
+    assert visit.column("answers-table", 2) == [SMALL]
     flips = page.locator("#flips-list > li:visible")
     assert all(flips.nth(i).get_attribute("data-edit") == "size-0.05" for i in range(flips.count()))
     kept = page.locator(".wide [data-place]:not(.out)")
     assert kept.count() > 0
     assert {kept.nth(i).get_attribute("data-edit") for i in range(kept.count())} == {"size-0.05"}
     assert len({kept.nth(i).get_attribute("data-place") for i in range(kept.count())}) == 1
-    assert page.locator("#chosen").inner_text().startswith("second, size-0.05: ")
+    assert page.locator("#chosen").inner_text().startswith(f"second, {SMALL}: ")
     assert page.locator("#explorer-choice select[name=model]").input_value() == "second"
     cell.click()
     assert page.locator("[data-place].out").count() == 0
     assert page.locator("#chosen").inner_text() == ""
 
 
+def test_a_pressed_cell_shows_its_flips_in_place_and_they_open(visit: Visit) -> None:
+    page = visit.page
+    page.locator(".matrix td button[data-model=second][data-edit='size-0.05']").click()
+    cards = page.locator("#chosen .in-place button")
+    assert 0 < cards.count() <= 8
+    assert cards.first.locator(".crop").count() == 2
+    answers = [text.strip().split("\n") for text in cards.all_inner_texts()]
+    assert all(before[0] == "✓" and after[0] == "✗" and before[1:] != after[1:] for before, after in answers)
+    flips = int(page.locator("#chosen p").inner_text().split(": ")[1].split()[0])
+    assert cards.count() == min(8, flips)
+    counts = page.evaluate("JSON.parse(document.querySelector('#data').textContent).counts")
+    few = {key: row[0] for key, row in counts.items() if 0 < row[0] < 8 and not key.startswith("<")}
+    key, flips = few.popitem()
+    model, edit = key.split("\n")
+    page.locator(f".matrix td button[data-model={model}][data-edit='{edit}']").click()
+    assert cards.count() == flips, "flips and no other photographs"
+    page.locator(".matrix td button[data-model=second][data-edit='size-0.05']").click()
+    matrix, shown = page.locator(".matrix").first.bounding_box(), cards.first.bounding_box()
+    assert 0 < shown["y"] - (matrix["y"] + matrix["height"]) < 200, "below the matrix, not elsewhere"
+    cards.first.click()
+    assert page.locator("dialog[open] h3").inner_text().endswith(f", {SMALL}")
+    assert page.locator("#explorer-choice select[name=model]").input_value() == "second"
+    page.keyboard.press("Escape")
+    page.locator(".in-place button:focus").wait_for()
+    page.locator(".matrix tbody th button[data-model=third]").click()
+    assert "third" not in page.locator(".in-place small").first.inner_text(), "the edit alone is named"
+    page.locator("#choice button").click()
+    assert page.locator(".in-place").count() == 0
+
+
+def test_the_first_screen_answers_without_scrolling(browser: Any, report: Path) -> None:
+    visit = Visit(browser, report, viewport={"width": 1300, "height": 850})
+    page = visit.page
+    for part in (".verdict-line", ".forest", ".worst-flip", ".matrix tbody tr:last-child"):
+        box = page.locator(part).first.bounding_box()
+        assert box["y"] + box["height"] <= 850, part
+    assert page.locator(".forest tbody tr").count() == len(MODELS)
+    assert len({round(box["x"]) for box in (it.bounding_box() for it in page.locator(".forest .zero").all())}) == 1
+    turned = page.locator(".matrix thead :is(th, button)").evaluate_all(
+        "them => them.filter((it) => getComputedStyle(it).writingMode !== 'horizontal-tb').length"
+    )
+    assert turned == 0, "headings are read without turning the head"
+    groups = page.locator(".matrix thead .attribute").first.locator("xpath=..").locator("th").all_inner_texts()
+    assert {"size", "background", "controls"} <= set(groups)
+    page.locator(".worst-flip").click()
+    pair = page.locator(".worst-pair").inner_text()
+    assert "✓" in pair and "✗" in pair
+    assert page.locator("dialog[open] figure").count() == 3
+    page.keyboard.press("Escape")
+    page.locator(".worst-flip:focus").wait_for()
+    visit.context.close()
+
+
 def test_a_model_and_an_edit_filter_alone_and_all_is_shown_again(visit: Visit) -> None:
     page = visit.page
     page.locator(".matrix thead button[data-edit='size-0.1']").click()
-    assert set(visit.column("drops-table", 2)) == {"size-0.1"}
+    assert set(visit.column("drops-table", 2)) == {"object size 10 %"}
     page.locator(".matrix tbody th button[data-model=third]").click()
     assert set(visit.column("drops-table", 1)) == {"third"}
     assert page.locator("#choice select[name=edit]").input_value() == ""
     page.locator("#choice select[name=edit]").select_option("size-0.08")
-    assert visit.column("drops-table", 2) == ["size-0.08"]
+    assert visit.column("drops-table", 2) == ["object size 8 %"]
     page.locator("#choice button").click()
     assert page.locator("#drops-table tbody tr[hidden]").count() == 0
 
@@ -162,8 +216,8 @@ def test_a_flip_opens_moves_and_closes_by_keyboard(visit: Visit) -> None:
     assert dialog.locator("h3").inner_text() == first
     page.keyboard.press("Escape")
     assert page.locator("dialog[open]").count() == 0
-    assert page.evaluate("document.activeElement.className") == "flip"
-    assert "#" not in page.url
+    page.locator(".flip:focus").wait_for()
+    page.wait_for_url(lambda url: "#" not in url)
 
 
 def test_a_link_leads_to_a_flip_and_to_a_photograph(visit: Visit, report: Path) -> None:
@@ -178,7 +232,7 @@ def test_a_link_leads_to_a_flip_and_to_a_photograph(visit: Visit, report: Path) 
     page.locator("[data-close]").click()
     page.evaluate("location.hash = 'photograph=' + encodeURIComponent('second/size-0.05/scene00003')")
     page.wait_for_selector("dialog[open]")
-    assert page.locator("dialog h3").inner_text() == "scene00003, size-0.05"
+    assert page.locator("dialog h3").inner_text() == f"scene00003, {SMALL}"
 
 
 def test_a_point_of_the_scatter_opens_the_photograph_with_all_models(visit: Visit) -> None:
@@ -186,18 +240,23 @@ def test_a_point_of_the_scatter_opens_the_photograph_with_all_models(visit: Visi
     page.locator("#explorer-choice select[name=model]").select_option("second")
     page.locator("#explorer-choice select[name=edit]").select_option("size-0.05")
     assert page.locator("#scatter circle").count() == 24
-    assert "24 photographs, second, size-0.05" in str(page.locator("#scatter").get_attribute("aria-label"))
+    assert f"24 photographs, second, {SMALL}" in str(page.locator("#scatter").get_attribute("aria-label"))
     legend = page.locator("#scatter-legend li").all_inner_texts()
     assert sum(int(one.rpartition(": ")[2]) for one in legend) == 24
     page.locator("#scatter circle").last.click()
     dialog = page.locator("dialog[open]")
     assert dialog.locator(".answers tbody tr").count() == len(MODELS)
     heads = dialog.locator(".answers thead th").all_inner_texts()
-    assert heads == ["original", "reinsertion", "size-0.05"]
-    assert dialog.locator(".four .crop").count() == 3
-    dialog.locator(".other", has_text="background-random").click()
-    assert dialog.locator("h3").inner_text().endswith(", background-random")
-    assert dialog.locator(".answers thead th").all_inner_texts() == ["original", "inversion", "background-random"]
+    assert [head.strip() for head in heads] == ["original", "control: object put back", SMALL]
+    assert dialog.locator(".answers thead .crop").count() == 3
+    lefts = [[round(box["x"]) for box in (it.bounding_box() for it in dialog.locator(which).all())]
+             for which in (".answers thead .crop", ".answers tbody tr:first-child td .right, "
+                           ".answers tbody tr:first-child td .wrong")]  # fmt: skip
+    assert lefts[0] == lefts[1], "each picture stands above its answers"
+    dialog.locator(".other", has_text="random background").click()
+    assert dialog.locator("h3").inner_text().endswith(", random background")
+    heads = dialog.locator(".answers thead th").all_inner_texts()
+    assert [head.strip() for head in heads] == ["original", "control: background redrawn", "random background"]
     page.keyboard.press("Escape")
     page.locator("#explorer-open").click()
     assert page.locator("dialog[open]").count() == 1
@@ -252,6 +311,7 @@ def test_axe_finds_nothing_serious(browser: Any, report: Path, scheme: str) -> N
         pytest.skip("no axe-core: npm install --no-save --prefix .venv/axe axe-core@4")
     visit = Visit(browser, report, color_scheme=scheme, bypass_csp=True)
     visit.page.evaluate(AXE.read_text())
+    visit.page.locator(".matrix td button[data-model=second]").nth(1).click()  # with flips in place
     found = visit.page.evaluate("axe.run()")
     visit.page.locator(".flip").first.click()
     found["violations"] += visit.page.evaluate("axe.run('dialog')")["violations"]

@@ -87,7 +87,9 @@ def test_white_box_control_and_crop_are_said(world: Path, page: str) -> None:
     table = page[page.index('<table id="drops-table"') :].partition("</table>")[0]
     rows = re.findall(r'<tr data-model="(.*?)" data-edit="(.*?)">(.*?)</tr>', table, flags=re.S)
     marks = {
-        (model, edit): re.search(rf"<td>{re.escape(edit)}(?:<small> (.*?)</small>)?</td>", row)[1]
+        (model, edit): re.search(rf'<td title="{re.escape(edit)}">[^<]+(?:<small> (.*?)</small>)?</td>', row)[1]
+        if edit not in ("original", "average")
+        else re.search(rf"<td>{edit}(?:<small> (.*?)</small>)?</td>", row)[1]
         for model, edit, row in rows
     }
     shown = found.drops.filter(pl.col("kind") != "source")
@@ -145,20 +147,23 @@ def test_the_same_predictions_give_the_same_bytes(world: Path, page: str) -> Non
     assert (world / "report.html").read_text() == page
 
 
-def test_verdict_has_three_sentences_that_name_the_worst_edit_and_n(world: Path) -> None:
-    sentences = verdict(find(world / "predictions"))
-    assert len(sentences) == 3
-    assert "40 photographs" in sentences[0]
-    assert "size-0.05" in sentences[1]
-    assert "n = 40 is small" in sentences[2]
+def test_the_verdict_names_attributes_losses_the_worst_edit_and_n(world: Path) -> None:
+    line, losses, hurts, sure, ranked = verdict(find(world / "predictions"))
+    assert all(f"{attribute}: " in line or f"{attribute}, " in line for attribute in ("size", "background"))
+    assert "40 photographs can show large effects only" in line
+    assert "40 photographs" in losses
+    assert hurts.startswith("What hurts most: object size 5 %. ")
+    assert re.search(r"\d+ of \d+ (net |raw )?drops (is|are) beyond chance", sure)
+    assert "n = 40 is small" in ranked
 
 
 def test_a_large_n_is_not_called_small(tmp_path: Path) -> None:
     bench = make_benchmark(tmp_path / "bench", 600, ["a", "b"], pictures=0)
     make_predictions(tmp_path / "predictions", bench, ["one", "two"], ["a", "b"])
-    said = verdict(find(tmp_path / "predictions"))[2]
+    said = " ".join(verdict(find(tmp_path / "predictions")))
     assert "small" not in said
-    assert re.match(r"\d+ of 8 net drops are beyond chance", said)
+    assert "large effects only" not in said
+    assert re.search(r"\d+ of 8 net drops are beyond chance", said)
 
 
 def test_each_file_of_predictions_is_read_at_most_twice(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,4 +317,4 @@ def test_the_command_prints_where_the_report_is(world: Path, tmp_path: Path) -> 
     assert result.exit_code == 0
     record = json.loads(result.stdout)
     assert record["bytes"] == (tmp_path / "r.html").stat().st_size
-    assert len(record["verdict"]) == 3
+    assert len(record["verdict"]) == 5

@@ -18,8 +18,9 @@ from unswayed.files.whole import sha256
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import find
 from unswayed.views.report.page import write_report
+from unswayed.views.report.pictures import Album
 from unswayed.views.report.section import COLORS, drawing
-from unswayed.views.report.verdict import first_screen, ranking, verdict
+from unswayed.views.report.verdict import first_screen, hurts_most, ranking, verdict
 
 
 def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
@@ -33,8 +34,9 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     for model, edits in rates.items():
         for edit, rate in edits.items():
             frames += [
-                {"model": model, "source_id": f"s{number:03}", "edit": edit, "run": 0, "label": 0, "predicted": 0,
-                 "probability": 0.9, "true_probability": 0.9, "correct": number < rate * n} for number in range(n)
+                {"model": model, "source_id": f"s{number:03}", "edit": edit, "run": 0, "label": 0,
+                 "predicted": int(number >= rate * n), "probability": 0.9, "true_probability": 0.9,
+                 "correct": number < rate * n} for number in range(n)
             ]  # fmt: skip
     folder = tmp_path / "predictions"
     folder.mkdir()
@@ -45,12 +47,13 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     raw = dict(found.drops.filter(edit="average").select("model", "drop").iter_rows())
     assert raw["harmless"] > raw["fragile"]
     assert found.models == ["harmless", "fragile"]
-    assert verdict(found)[0].startswith("On average harmless loses 1.0")
+    assert verdict(found)[1].startswith("On average harmless loses 1.0")
     assert ranking(found).answer == "Yes: harmless is steadiest"  # type: ignore[union-attr]
-    page = str(first_screen(found))
-    assert re.findall(r'class="figure-number">([\d.]+)', page) == ["1.0", "20.0"]
-    assert re.findall(r'class="raw">raw ([\d.]+)', page) == ["31.0", "20.0"]
-    assert "rendering alone costs, measured on pictures that were rendered without a change (reinsertion)" in page
+    page = str(first_screen(found, Album(None, None)))
+    assert re.findall(r'<td class="number"><b>([\d.]+)</b>', page) == ["1.0", "20.0"]
+    assert re.findall(r"raw drop ([\d.]+)", page) == ["31.0", "20.0"]
+    assert len(set(re.findall(r'class="raw-mark" style="left: ([\d.]+)%', page))) == 2
+    assert "raw drop, without subtracting what rendering alone costs" in page
 
 
 def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
@@ -63,30 +66,35 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     ).write_parquet(bench / "manifest.parquet")
     path = folder / "model00.parquet"
     pl.read_parquet(path).filter(~control).write_parquet(path)
-    said = verdict(find(folder))[0]
+    said = verdict(find(folder))[1]
     assert "raw drop, because the control inversion could not be made: needs a diffusion network)" in said
 
 
 @pytest.mark.parametrize(
     ("worst", "next_worst", "said"),
     [
-        (0.6, 0.8, "Surely worse than the next, size-0.1: 20.0 points more ("),
-        (0.79, 0.8, "Not surely worse than the next, size-0.1: 1.0 points more ("),
+        (0.6, 0.8, ("(+20.0 points, ", ", is sure too.")),
+        (0.79, 0.8, ("(+1.0 points, ", ", is not sure.")),
     ],
 )
-def test_the_worst_edit_is_compared_with_the_next(tmp_path: Path, worst: float, next_worst: float, said: str) -> None:
+def test_the_worst_edit_is_compared_with_the_next(
+    tmp_path: Path, worst: float, next_worst: float, said: tuple[str, str]
+) -> None:
     """Both edits hit different photographs, so that a small difference between them may be chance."""
     n, rates = 200, {"original": 1.0, "size-0.1": next_worst, "size-0.05": worst}
     rows = [
-        {"model": "m", "source_id": f"s{number:03}", "edit": edit, "run": 0, "label": 0, "predicted": 0,
-         "probability": 0.9, "true_probability": 0.9,
-         "correct": (n - 1 - number if edit == "size-0.1" else number) < rate * n}
+        {"model": "m", "source_id": f"s{number:03}", "edit": edit, "run": 0, "label": 0,
+         "predicted": int((n - 1 - number if edit == "size-0.1" else number) >= rate * n), "probability": 0.9,
+         "true_probability": 0.9, "correct": (n - 1 - number if edit == "size-0.1" else number) < rate * n}
         for edit, rate in rates.items() for number in range(n)
     ]  # fmt: skip
     (tmp_path / "p").mkdir()
     pl.DataFrame(rows).write_parquet(tmp_path / "p" / "m.parquet")
     found = find(tmp_path / "p")
-    assert said in str(first_screen(found))
+    sure = hurts_most(found)[1]
+    assert sure.answer == "Yes"
+    assert "the next, object size 10 % " in sure.reason
+    assert all(part in sure.reason for part in said)
     lead = found.lead
     assert lead is not None and lead.n == n
     deviation = 100 * np.std(
@@ -98,14 +106,16 @@ def test_the_worst_edit_is_compared_with_the_next(tmp_path: Path, worst: float, 
 def test_a_flip_names_its_blame(world: Path) -> None:
     rows = pl.concat([pl.read_parquet(path) for path in (world / "predictions").glob("*.parquet")])
     right = {(r["model"], r["sample_id"]): r["correct"] for r in rows.iter_rows(named=True)}
-    found = find(world / "predictions", flips=40)
+    found = find(world / "predictions", flips=40, draw="worst")
     lost, gained = ([flip for flip in found.flips.shown if flip.gained is kind] for kind in (False, True))
     assert lost and gained
     for flip in lost:
         assert flip.control_correct == right[flip.model, f"{flip.source_id}/{flip.control}/0"]
     assert all(right[flip.model, flip.sample_id] for flip in gained)
-    assert [flip.lost for flip in lost] == sorted((flip.lost for flip in lost), reverse=True)
-    for some in (lost, gained):
+    assert lost[0] == found.worst_flip
+    assert found.worst_flip.edit == found.edits[0] and found.worst_flip.control_correct
+    assert [flip.lost for flip in lost[1:]] == sorted((flip.lost for flip in lost[1:]), reverse=True)
+    for some in (lost[1:], gained):
         assert max(Counter(flip.source_id for flip in some).values()) <= 2
     counts = found.flips.counts
     every = find_flips(world / "predictions", limit=10_000, facts=found.facts).shown
@@ -214,6 +224,51 @@ def test_short_names_are_shown_and_full_names_stay_with_them(world: Path, tmp_pa
         ("plain", "MODEL=NAME"),
     ):
         refusal(run_cli(*arguments, "--name", wrong), words)
+
+
+def test_a_path_is_shown_by_its_shortest_unique_end(tmp_path: Path) -> None:
+    bench = make_benchmark(tmp_path / "bench", 6, ["a", "b"], pictures=0)
+    models = ["python:/home/ann/steady/model.py:build", "python:/home/ann/shaky/model.py:build", "onnx:/x/net.onnx"]
+    make_predictions(tmp_path / "predictions", bench, models, ["a", "b"])
+    found = find(tmp_path / "predictions", resamples=20)
+    assert sorted(found.models) == ["net.onnx", "shaky/model.py:build", "steady/model.py:build"]
+    assert sorted(map(found.spec, found.models)) == sorted(models), "the full names are shown on hover"
+
+
+def test_flips_are_drawn_evenly_over_models_and_edits(tmp_path: Path) -> None:
+    """Nearly all cards came from the model that was most confident."""
+    bench = make_benchmark(tmp_path / "bench", 40, ["a", "b"], pictures=0)
+    folder = make_predictions(tmp_path / "predictions", bench, ["loud", "quiet"], ["a", "b"])
+    for path in folder.glob("*.parquet"):
+        rows = pl.read_parquet(path)
+        sure, unsure = (0.99, 0.01) if rows["model"][0] == "loud" else (0.4, 0.3)
+        rows.with_columns(true_probability=pl.when("correct").then(sure).otherwise(unsure)).write_parquet(path)
+    found = find(folder, flips=16, resamples=20)
+    lost = [flip for flip in found.flips.shown if not flip.gained]
+    assert lost[0] == found.worst_flip
+    counts = Counter(flip.model for flip in lost[1:])
+    assert abs(counts["loud"] - counts["quiet"]) <= 2
+    assert not any(found.kinds[flip.edit] == "control" for flip in lost)
+
+
+def test_certainty_has_one_voice_on_the_first_screen(world: Path) -> None:
+    found = find(world / "predictions")
+    page = str(first_screen(found, Album(None, None)))
+    cells = re.findall(r'data-model="(\w+)" data-edit="([\w.-]+)"[^>]*?class="([\w -]+)"', page)
+    certain = {(row["model"], row["edit"]): row["certain"] for row in found.drops.iter_rows(named=True)}
+    assert len(cells) > 10
+    assert {(model, edit): "hatched" not in marks for model, edit, marks in cells} == {
+        (model, edit): certain[model, edit] for model, edit, _ in cells
+    }
+    assert len({marks for _, _, marks in cells}) > 1
+
+
+def test_details_that_readers_stumbled_over(world: Path, page: str) -> None:
+    assert "`" not in re.sub(r"<(script|style|svg|pre).*?</\1>", "", page, flags=re.S), "code is marked, not quoted"
+    made = page.split('id="made"')[1]
+    assert len(re.findall(r"unswayed 0\.\d+\.\d+", made)) <= 2, "versions are listed once, and in the footer"
+    assert "at no level</td>" not in page
+    assert "dashed: accuracy on the originals" in page.split('id="curves"')[1]
 
 
 def test_every_table_of_the_page_can_be_saved_as_csv(page: str, world: Path) -> None:

@@ -209,3 +209,15 @@ def test_a_damaged_file_of_reviews_is_refused(bench):
     (bench / REVIEWS).write_bytes(b"not parquet")
     with pytest.raises(UserError, match="is not a readable Parquet file"):
         read_reviews(bench)
+
+
+def test_an_answer_to_a_removed_benchmark_is_refused_and_creates_nothing(bench, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(bench, copy)
+    with served(open_session(copy, "ann")) as server:
+        shutil.rmtree(copy)
+        status, body = asked(server.port, "POST", "/answer", {"item": 0, "answer": "valid"})
+    assert (status, copy.exists()) == (409, False)
+    assert "is no benchmark any more" in json.loads(body)["error"]

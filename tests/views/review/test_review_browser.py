@@ -76,3 +76,29 @@ def test_an_answer_that_cannot_be_saved_is_said_on_the_page(browser, bench):
         page.keyboard.press("1")
         page.locator("#message", has_text="was not saved").wait_for()
         page.close()
+
+
+def test_on_a_phone_the_pictures_are_stacked_held_to_flip_and_zoomed(browser, bench):
+    with served(open_session(bench, "ann", limit=3)) as server:
+        page = browser.new_page(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+        page.goto(server.address)
+        page.locator("#place", has_text="0 rated").wait_for()
+        original, edited = page.locator("#original"), page.locator("#edited")
+        assert edited.is_visible() and not original.is_visible()
+        at_first = edited.bounding_box()
+        assert at_first["width"] > 330
+        assert page.locator("[data-answer=artifact]").bounding_box()["y"] < 844
+        button = page.locator("#flip").bounding_box()
+        page.mouse.move(button["x"] + 20, button["y"] + 10)
+        page.mouse.down()
+        assert original.is_visible() and not edited.is_visible()
+        assert original.bounding_box() == pytest.approx(at_first, abs=2)
+        page.mouse.up()
+        assert edited.is_visible() and not original.is_visible()
+        page.locator("#zoom").tap()
+        assert edited.bounding_box()["width"] > 2 * at_first["width"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.locator("[data-answer=valid]").tap()
+        page.locator("#place", has_text="1 rated").wait_for()
+        assert edited.bounding_box()["width"] == pytest.approx(at_first["width"], abs=2)
+        page.close()

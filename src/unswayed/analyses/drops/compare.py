@@ -26,9 +26,10 @@ from unswayed.evaluation.predictions import (
 
 from .. import Row, schema
 from ..settings import CompareSettings
-from ..statistics.paired import IntervalSettings, estimates, sign_flip
+from ..statistics.certainty import corrected, covering_zero, in_words, is_certain
+from ..statistics.paired import IntervalSettings, estimates, sign_flip, with_average
 from ..statistics.power import photographs_to_tell
-from .outcomes import POINTS, Outcomes, corrected, lattice_of, read_pair, with_average, with_original, with_sum
+from .outcomes import POINTS, Outcomes, lattice_of, read_pair, with_original, with_sum
 
 Measure = Literal["accuracy", "drop", "net"]
 Equivalence = Literal["unchanged", "equivalent", "worse", "better", "cannot tell"]
@@ -36,7 +37,7 @@ Pair = tuple[Outcomes, Outcomes]
 SCHEMA = schema(
     "edit n first_accuracy second_accuracy accuracy_difference accuracy_low accuracy_high first_drop second_drop "
     "drop_difference low high first_relative_drop second_relative_drop net_difference net_low net_high p_value "
-    "white_box"
+    "accuracy_p_value white_box"
 )
 
 
@@ -51,8 +52,9 @@ def compare(
     is first minus second, in points, with low and high: negative where the first model drops less; net_difference the
     same for net drops, which are against each edit's control. A relative drop is the drop in percent of the model's
     accuracy on the originals. measure: what p_value tests, by sign flips over photographs: the difference in accuracy,
-    in drop or in net drop (in accuracy for `original`); p_holm is corrected over the table; verdict says it in words at
-    Holm's 5 %. An edit that was made to attack one of the two models is not tested and has no verdict.
+    in drop or in net drop (in accuracy for `original`); accuracy_p_value always tests the accuracies. p_holm and
+    accuracy_p_holm are corrected within their families, and verdict says what is certain (statistics.certainty). An
+    edit that was made to attack one of the two models is not tested and has no verdict.
 
     Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.
     """
@@ -115,7 +117,9 @@ def comparison_rows(
     pair = first.cut(images, first.edits), second.cut(images, second.edits)
     shares = [outcomes.of(ORIGINAL) for outcomes in pair]
     gap = shares[0] - shares[1]
+    p_value = sign_flip(gap, lattice_of(*(outcomes.runs_of(ORIGINAL) for outcomes in pair)))
     start = estimates(gap[:, None], _answers(pair, [ORIGINAL]), images, settings, unit=POINTS)
+    start = covering_zero(start, np.array([p_value]), settings.level)
     accuracies = [float(np.nanmean(np.where(np.isnan(gap), np.nan, share))) for share in shares]
     row = {
         "edit": ORIGINAL,
@@ -123,7 +127,7 @@ def comparison_rows(
         "first_accuracy": accuracies[0],
         "second_accuracy": accuracies[1],
         **start.entries(0, "accuracy_difference", "accuracy_low", "accuracy_high"),
-        "p_value": sign_flip(gap, lattice_of(*(outcomes.runs_of(ORIGINAL) for outcomes in pair))),
+        **dict.fromkeys(("p_value", "accuracy_p_value"), p_value),
         "white_box": False,
     }
     edits = [edit for edit in facts.sorted(set(first.edits) & set(second.edits)) if edit not in (ORIGINAL, SOURCE)]
@@ -144,8 +148,14 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
     }
     if np.isnan(nets[0] - nets[1])[:, averaged].all(axis=0).any():
         gaps["net"][:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
+    p_values = {name: _p_values(pair, columns, edits, controls, averaged) for name, columns in gaps.items()}
+    counts = with_sum(answers, averaged)
     accuracy, drop, net = (
-        estimates(gaps[name], sides * with_sum(answers, averaged), pair[0].images, settings, reach=sides, unit=POINTS)
+        covering_zero(
+            estimates(gaps[name], sides * counts, pair[0].images, settings, reach=sides, unit=POINTS),
+            p_values[name],
+            settings.level,
+        )
         for name, sides in (("accuracy", 1), ("drop", 2), ("net", 2))
     )
     rows = []
@@ -157,7 +167,6 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
             float(np.nanmean(np.where(paired, values, np.nan)[:, chosen], axis=0).mean())
             for values in (*shares, *drops)
         ]
-        tested = [*(edits[at] for at in chosen), *(controls[at] for at in chosen if measure == "net")]
         has_net = bool(net.sums.n[index])
         white_box = edit != AVERAGE and any(facts.is_white_box(outcomes.model, edit) for outcomes in pair)
         untested = white_box or (measure == "net" and not has_net)
@@ -174,7 +183,8 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
                 "second_relative_drop": _relative(means[3], means[1]),
                 **drop.entries(index, "drop_difference", "low", "high"),
                 **(net.entries(index, "net_difference", "net_low", "net_high") if has_net else {}),
-                "p_value": None if untested else sign_flip(gaps[measure][:, index], _lattice(pair, tested)),
+                "p_value": None if untested else float(p_values[measure][index]),
+                "accuracy_p_value": None if white_box else float(p_values["accuracy"][index]),
                 "white_box": white_box,
             }
         )
@@ -185,11 +195,15 @@ def _answers(pair: Pair, edits: list[str]) -> np.ndarray:
     return np.array([max(1, *(int(outcomes.runs_of(edit).max()) for outcomes in pair)) for edit in edits])
 
 
-def _lattice(pair: Pair, edits: list[str]) -> int:
-    runs = [outcomes.runs_of(edit) for outcomes in pair for edit in (*edits, ORIGINAL)]
-    # With gaps, an average over k edits is on no common lattice; a fine lattice makes the test sample flips instead.
-    gaps = any((outcomes.runs_of(edit) == 0).any() for outcomes in pair for edit in edits) and len(edits) > 1
-    return 10**6 if gaps else lattice_of(*runs) * len(edits)
+def _p_values(pair: Pair, gaps: np.ndarray, edits: list[str], controls: list[str], averaged: list[int]) -> np.ndarray:
+    """Return the p-values of sign flips for the columns of `gaps`, one per edit and the average last."""
+    p_values = []
+    for index in range(gaps.shape[1]):
+        chosen = averaged if index == len(edits) else [index]
+        names = {ORIGINAL, *(name for at in chosen for name in (edits[at], controls[at]))}
+        runs = [outcomes.runs_of(name) for outcomes in pair for name in names]
+        p_values.append(sign_flip(gaps[:, index], lattice_of(*runs, parts=gaps[:, chosen])))
+    return np.array(p_values)
 
 
 def _relative(drop: float, accuracy: float) -> float | None:
@@ -202,19 +216,19 @@ def _verdict(row: Row, measure: Measure) -> str:
         return "not compared: white-box"
     if row["p_holm"] is None and row["p_value"] is None:
         return "not measured: no control"
-    of_accuracy = row["edit"] == ORIGINAL or measure == "accuracy"
-    unequal = not row["accuracy_low"] <= 0 <= row["accuracy_high"]
-    more_accurate = f"{'first' if row['accuracy_difference'] > 0 else 'second'} is more accurate"
-    if row["p_holm"] is None or row["p_holm"] >= 0.05:
+    accuracy = [row[name] for name in ("accuracy_difference", "accuracy_low", "accuracy_high", "accuracy_p_holm")]
+    more_accurate = in_words(accuracy, "first is more accurate", "second is more accurate", "")
+    if row["edit"] == ORIGINAL or measure == "accuracy":
+        return more_accurate or "no difference shown"
+    ends = ("low", "high") if measure == "drop" else ("net_low", "net_high")
+    drops = [row[name] for name in (f"{measure}_difference", *ends, "p_holm")]
+    better = in_words(drops, "second", "first", "")
+    if not better:
         # Equal drops from unequal heights: whoever reads "no difference" must not take the models for equal.
-        shown = unequal and not of_accuracy
-        return f"no difference in drop shown, but {more_accurate}" if shown else "no difference shown"
-    if of_accuracy:
-        return more_accurate
-    better = "first" if row[f"{measure}_difference"] < 0 else "second"
+        return f"no difference in drop shown, but {more_accurate}" if more_accurate else "no difference shown"
     net = " net of the control" if measure == "net" else ""
     # A model that is seldom right has little to lose, so its small drop must not look like robustness.
-    less = unequal and not more_accurate.startswith(better)
+    less = more_accurate and not more_accurate.startswith(better)
     return f"{better} drops less{net}" + (f", but {more_accurate}" if less else "")
 
 
@@ -278,7 +292,7 @@ def _same_row(row: Row, same: float | None, margin: float, level: float) -> Row:
         return kept | {"verdict": "unchanged"}
     if -margin < low and high < margin:
         return kept | {"verdict": "equivalent"}
-    if row["p_holm"] is not None and row["p_holm"] < 0.05:
+    if is_certain(low, high, row["p_holm"]):
         return kept | {"verdict": "worse" if cost > 0 else "better"}
     needed = photographs_to_tell(abs(cost), low, high, row["n"], margin, 2 * level - 1)
     return kept | {"verdict": "cannot tell", "more": None if needed is None else max(needed - row["n"], 1)}

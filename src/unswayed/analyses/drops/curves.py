@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from unswayed.evaluation.facts import ORIGINAL, Facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, in_memory
 
 from .. import Row, schema
-from ..statistics.paired import SMALL_N, IntervalSettings, percentiles, wilson_interval
+from ..statistics.paired import SMALL_N, IntervalSettings, Resampling, percentiles, wilson_interval
 from .outcomes import Outcomes, accuracy_entries
 from .psychometric import fit_logistic, isotonic_crossing, tells_halfway
 from .sweeps import Sweep, each_sweep, resampled_counts
@@ -23,7 +24,9 @@ EVERY, INSIDE, NO = "at every level", "between levels", "at no level"
 _TRUTH = "true_probability"
 _TARGETS = (("accuracy", 80.0), ("drop", 10.0))
 _CURVE = schema("model attribute side level edit n accuracy low high true_probability")
-_FIT = schema("model attribute side levels n halfway low high floor ceiling slope scale deviance")
+_FIT = schema(
+    "model attribute side levels n halfway low high half_lost half_low half_high floor ceiling slope scale deviance"
+)
 _THRESHOLD = schema(
     "model attribute side target levels n harder met threshold low high fitted fitted_low fitted_high scale"
 )
@@ -42,57 +45,26 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
 
     Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
+    columns = [*COLUMNS, *({_TRUTH} & set(columns_of(predictions)))]
     rows: list[Row] = []
-    for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions)):
-        rows += _curve_rows(found, sweep, answers, level)
+    for outcomes, sweep, answers in each_sweep(predictions, facts, columns):
+        truth = dict(answers.group_by("edit").agg(pl.col(_TRUTH).mean()).iter_rows()) if _TRUTH in columns else {}
+        for edit, value in zip(sweep.edits, sweep.levels, strict=True):
+            runs = outcomes.runs_of(edit)
+            accuracy = accuracy_entries(outcomes.of(edit), int(runs.max()), level)
+            row = {"model": outcomes.model, **sweep.entries, "level": value, "edit": edit, "n": int((runs > 0).sum())}
+            row |= {name.removeprefix("accuracy_"): number for name, number in accuracy.items()}
+            rows.append(row | {_TRUTH: truth.get(edit)})
     return pl.DataFrame(rows, schema=_CURVE, infer_schema_length=None)
 
 
-def _curve_columns(predictions: Predictions) -> list[str]:
-    return [*COLUMNS, *({_TRUTH} & set(columns_of(predictions)))]
-
-
-def _curve_rows(found: Outcomes, sweep: Sweep, answers: pl.DataFrame, level: float) -> list[Row]:
-    means = dict(answers.group_by("edit").agg(pl.col(_TRUTH).mean()).iter_rows()) if _TRUTH in answers.columns else {}
-    rows = []
-    for edit, value in zip(sweep.edits, sweep.levels, strict=True):
-        runs = found.runs_of(edit)
-        accuracy = accuracy_entries(found.of(edit), int(runs.max()), level)
-        row = {"model": found.model, **sweep.entries, "level": value, "edit": edit, "n": int((runs > 0).sum())}
-        row |= {name.removeprefix("accuracy_"): number for name, number in accuracy.items()}
-        rows.append(row | {_TRUTH: means.get(edit)})
-    return rows
-
-
-def sweep_tables(
-    predictions: Predictions, *, facts: Facts, resamples: int, level: float, seed: int
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return `accuracy_curves`, `curve_fits` and `thresholds`, in one pass over the models."""
-    settings = IntervalSettings(resamples, level, seed)
-    curves: list[Row] = []
-    fits: list[Row] = []
-    limits: list[Row] = []
-    for found, sweep, answers in each_sweep(predictions, facts, _curve_columns(predictions)):
-        curves += _curve_rows(found, sweep, answers, level)
-        fits += _fit_rows(found, sweep, None, settings)
-        limits += _threshold_rows(found, sweep, _TARGETS, settings)
-    tables = ((curves, _CURVE), (fits, _FIT), (limits, _THRESHOLD))
-    first, second, third = (pl.DataFrame(rows, schema=types, infer_schema_length=None) for rows, types in tables)
-    return first, second, third
-
-
 def curve_fits(
-    predictions: Predictions,
-    *,
-    facts: Facts | None = None,
-    chance: float | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    predictions: Predictions, *, facts: Facts | None = None, chance: float | None = None, **how: Unpack[Resampling]
 ) -> pl.DataFrame:
     """Return one row per model and sweep: the fitted curve and its halfway level.
 
-    Halfway means midway between the floor and the ceiling of the fitted curve, not an accuracy of one half.
+    Halfway means midway between the floor and the ceiling of the fitted curve, not an accuracy of one half. half_lost
+    is where the fitted accuracy is half of that on the originals, with its interval; null outside the levels.
     halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; they are null where
     they lie outside the levels of the sweep, where accuracy is flat, or where its ceiling was not seen
     (`tells_halfway`). chance: fixes the floor; None fits it. Sweeps of fewer than five levels (four with a fixed
@@ -100,23 +72,22 @@ def curve_fits(
     """
     if chance is not None and not 0 <= chance < 1:
         raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
-    settings = IntervalSettings(resamples, level, seed)
-    sweeps = each_sweep(predictions, facts)
-    rows = [row for found, sweep, _ in sweeps for row in _fit_rows(found, sweep, chance, settings)]
+    settings, rows = IntervalSettings(**how), []
+    for outcomes, sweep, _ in each_sweep(predictions, facts):
+        if len(sweep.levels) < FIT_LEVELS - (chance is not None):
+            continue
+        right, n, original = resampled_counts(outcomes, sweep, settings)
+        axis = sweep.axis()
+        fit = fit_logistic(axis, right, n, chance)
+        half_lost = fit.crossing(original / 2)
+        ends = [float(end) for end in (fit.halfway[0], *percentiles(fit.halfway[1:], settings.level))]
+        known = axis[0] <= ends[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
+        row = {"model": outcomes.model, **sweep.entries, "n": int(n[0].max())}
+        row |= sweep.on_scale(ends, ("halfway", "low", "high")) if known else {}
+        ends = [float(half_lost[0]), *_interval(half_lost[1:], settings.level)]
+        row |= sweep.on_scale(ends, ("half_lost", "half_low", "half_high"))
+        rows.append(row | {name: float(getattr(fit, name)[0]) for name in ("floor", "ceiling", "slope", "deviance")})
     return pl.DataFrame(rows, schema=_FIT, infer_schema_length=None)
-
-
-def _fit_rows(found: Outcomes, sweep: Sweep, chance: float | None, settings: IntervalSettings) -> list[Row]:
-    if len(sweep.levels) < (FIT_LEVELS if chance is None else FIT_LEVELS - 1):
-        return []
-    right, n, _ = resampled_counts(found, sweep, settings)
-    axis = sweep.axis()
-    fit = fit_logistic(axis, right, n, chance)
-    ends = [float(end) for end in (fit.halfway[0], *percentiles(fit.halfway[1:], settings.level))]
-    known = axis[0] <= ends[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
-    row = {"model": found.model, **sweep.entries, "n": int(n[0].max())}
-    row |= sweep.on_scale(ends, ("halfway", "low", "high")) if known else {}
-    return [row | {name: float(getattr(fit, name)[0]) for name in ("floor", "ceiling", "slope", "deviance")}]
 
 
 def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> pl.DataFrame:
@@ -128,9 +99,9 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
     """
     types = schema("model attribute side source_id level returns")
     frames = [pl.DataFrame(schema=types)]
-    for found, sweep, _ in each_sweep(predictions, facts):
-        right = found.of(ORIGINAL) > 0.5
-        share, levels = found.matrix(sweep.edits), np.array(sweep.levels)
+    for outcomes, sweep, _ in each_sweep(predictions, facts):
+        right = outcomes.of(ORIGINAL) > 0.5
+        share, levels = outcomes.matrix(sweep.edits), np.array(sweep.levels)
         if np.cov(levels, np.nanmean(share, axis=0))[0, 1] > 0:
             share, levels = share[:, ::-1], levels[::-1]
         share = share[right]
@@ -138,10 +109,10 @@ def smallest_flips(predictions: Predictions, *, facts: Facts | None = None) -> p
         first = np.where(wrong.any(axis=1), wrong.argmax(axis=1), len(levels))
         later = np.arange(len(levels)) > first[:, None]
         columns = {
-            "model": found.model,
+            "model": outcomes.model,
             "attribute": sweep.attribute,
             "side": sweep.side,
-            "source_id": np.array(found.images)[right].tolist(),
+            "source_id": np.array(outcomes.images)[right].tolist(),
             "level": [float(levels[at]) if at < len(levels) else None for at in first],
             "returns": ((share > 0.5) & later).any(axis=1) & (first < len(levels)),
         }
@@ -155,9 +126,7 @@ def thresholds(
     accuracy: Sequence[float] = (),
     drop: Sequence[float] = (),
     facts: Facts | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    **how: Unpack[Resampling],
 ) -> pl.DataFrame:
     """Return one row per model, sweep and target: the hardest level that still meets the target, with its interval.
 
@@ -172,42 +141,34 @@ def thresholds(
         if not 0 <= value <= 100 or (kind == "accuracy" and 0 < value <= 1):
             allowed = "percent: 80 means 80 %" if kind == "accuracy" else "0 to 100 points"
             raise UserError(f"the target {kind} is {value:g}", allowed=allowed)
-    settings = IntervalSettings(resamples, level, seed)
-    sweeps = each_sweep(predictions, facts)
-    rows = [row for found, sweep, _ in sweeps for row in _threshold_rows(found, sweep, targets or _TARGETS, settings)]
+    settings, rows = IntervalSettings(**how), []
+    for outcomes, sweep, _ in each_sweep(predictions, facts):
+        right, n, original = resampled_counts(outcomes, sweep, settings)
+        for kind, value in targets or _TARGETS:
+            target = value / 100 if kind == "accuracy" else original - value / 100
+            ends, rising = _threshold(right, n, sweep, target, settings.level)
+            met = INSIDE if np.isfinite(ends[0]) else EVERY if (ends[0] < 0) == rising else NO
+            text = f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points"
+            row = {"model": outcomes.model, **sweep.entries, "target": text, "n": int(n[0].max())}
+            row |= {"harder": "below" if rising else "above", "met": met}
+            row |= sweep.on_scale(ends, ("threshold", "low", "high"))
+            if len(sweep.levels) >= FIT_LEVELS:
+                fitted = fit_logistic(sweep.axis(), right, n).crossing(target)
+                ends = (fitted[0], *_interval(fitted[1:], settings.level))
+                row |= sweep.on_scale(ends, ("fitted", "fitted_low", "fitted_high"))
+            rows.append(row)
     return pl.DataFrame(rows, schema=_THRESHOLD, infer_schema_length=None)
 
 
-def _threshold_rows(
-    found: Outcomes, sweep: Sweep, targets: Sequence[tuple[str, float]], settings: IntervalSettings
-) -> list[Row]:
-    right, n, original = resampled_counts(found, sweep, settings)
-    rows = []
-    for kind, value in targets:
-        target = value / 100 if kind == "accuracy" else original - value / 100
-        ends, rising = _threshold(right, n, sweep, target, settings.level)
-        met = INSIDE if np.isfinite(ends[0]) else EVERY if (ends[0] < 0) == rising else NO
-        text = f"accuracy ≥ {value:g} %" if kind == "accuracy" else f"drop ≤ {value:g} points"
-        row = {"model": found.model, **sweep.entries, "target": text, "n": int(n[0].max())}
-        row |= {"harder": "below" if rising else "above", "met": met}
-        row |= sweep.on_scale(ends, ("threshold", "low", "high"))
-        if len(sweep.levels) >= FIT_LEVELS:
-            fitted = fit_logistic(sweep.axis(), right, n).crossing(target)
-            ends = (fitted[0], *_interval(fitted[1:], settings.level))
-            row |= sweep.on_scale(ends, ("fitted", "fitted_low", "fitted_high"))
-        rows.append(row)
-    return rows
-
-
 def threshold_bounds(
-    found: Outcomes, sweep: Sweep, accuracy: float, settings: IntervalSettings
+    outcomes: Outcomes, sweep: Sweep, accuracy: float, settings: IntervalSettings
 ) -> tuple[float, float, float, bool]:
     """Return the isotonic threshold of `accuracy` percent, its interval, and whether accuracy rises with the attribute.
 
     On the attribute's own scale; infinite (or 0 on a log scale) where the target is met at every level or at none, so
     that a gate can compare them.
     """
-    right, n, _ = resampled_counts(found, sweep, settings)
+    right, n, _ = resampled_counts(outcomes, sweep, settings)
     ends, rising = _threshold(right, n, sweep, accuracy / 100, settings.level)
     value, low, high = (float(np.exp(end)) if sweep.is_log else end for end in ends)
     return value, low, high, rising
@@ -269,8 +230,8 @@ def corruption_errors(predictions: Predictions, *, facts: Facts | None = None) -
     table = table.with_columns(alexnet=alexnet).with_columns(ce=100 * pl.col("error") / pl.col("alexnet"))
     # Sorting keeps the order of what is equal: corruptions that AlexNet has no error for come after the others.
     models = table["model"].unique(maintain_order=True)
-    place = pl.col("corruption").replace_strict({name: at for at, name in enumerate(ALEXNET)}, default=len(ALEXNET))
-    table = table.sort(pl.col("model").cast(pl.Enum(models)), place, maintain_order=True)
+    position = pl.col("corruption").replace_strict({name: at for at, name in enumerate(ALEXNET)}, default=len(ALEXNET))
+    table = table.sort(pl.col("model").cast(pl.Enum(models)), position, maintain_order=True)
     parts = []
     for part in table.partition_by("model", maintain_order=True):
         whole = part.filter(pl.col("alexnet").is_not_null() & (pl.col("severities") == 5))

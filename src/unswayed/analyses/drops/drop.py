@@ -7,24 +7,27 @@ unswayed.dropped_accuracy("PREDICTIONS")          # a polars data frame, one row
 from __future__ import annotations
 
 import functools
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
 
-from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unswayed.errors import UserError
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
 from unswayed.evaluation.model_cards import warn_of_suspicions
-from unswayed.evaluation.predictions import Predictions, each_model
+from unswayed.evaluation.predictions import Predictions, columns_of, each_model, in_memory
 from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
 from .. import Row, schema
-from ..statistics.paired import IntervalSettings, estimates
+from ..statistics.certainty import certain_rows, covering_zero, is_certain
+from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .groups import class_names, dropped_accuracy_by, superclass_of
-from .outcomes import each_outcomes, finish, model_rows, outcomes
+from .outcomes import POINTS, each_outcomes, finish, lattice_of, model_rows, outcomes_of
 
 
 def dropped_accuracy(
@@ -66,18 +69,67 @@ def dropped_accuracy(
         warn_of_suspicions(facts.cards, models)
     if by is not None:
         return dropped_accuracy_by(predictions, by, models=models, edits=edits, facts=facts, settings=settings)
-    rows = [row for found in each_outcomes(predictions, models) for row in model_rows(found, facts, settings, edits)]
+    rows = [
+        row for outcomes in each_outcomes(predictions, models) for row in model_rows(outcomes, facts, settings, edits)
+    ]
     return finish(rows)
+
+
+def attribute_averages(
+    predictions: Predictions,
+    *,
+    facts: Facts | None = None,
+    models: Sequence[str] | None = None,
+    **how: Unpack[Resampling],
+) -> pl.DataFrame:
+    """Return one row per model and attribute: the mean over the attribute's edits, as the row `average` is over all.
+
+    edit: the names of these edits, which are those of the average: controls are left out, and of the paper's eleven
+    `direction-small`, if there are all. An edit that changes several attributes, such as `position`, which also makes
+    the object smaller, belongs to the last of them. Holm's correction is over the table.
+    """
+    facts, settings = read_facts(predictions) if facts is None else facts, IntervalSettings(**how)
+    rows = []
+    for outcomes in each_outcomes(predictions, models):
+        edits: dict[str, list[str]] = {}
+        for edit in averaged_edits(set(outcomes.edits) - {ORIGINAL, SOURCE}, facts):
+            edits.setdefault((facts.attributes(edit) or (edit,))[-1], []).append(edit)
+        for attribute, names in edits.items():
+            beside = {ORIGINAL, *(control for control in map(facts.control, names) if control in outcomes.edits)}
+            part = outcomes.cut(outcomes.images, tuple(sorted({*names, *beside})))
+            averages = (row for row in model_rows(part, facts, settings) if row["kind"] == AVERAGE)
+            rows += [row | {"edit": ", ".join(names), "attribute": attribute} for row in averages]
+    return finish(rows, {"attribute": pl.String})
+
+
+def against_source(predictions: Predictions) -> pl.DataFrame:
+    """Return the predictions with the source files in the place of the framed originals, so that drops are against
+    these; refused where the source files were not evaluated."""
+    rows = in_memory(predictions, columns_of(predictions))
+    edit = pl.col("edit").cast(pl.String)
+    if rows.filter(edit == SOURCE).is_empty():
+        raise UserError(
+            f"the predictions have no edit '{SOURCE}', so no drop can be measured against it",
+            allowed="--reference original",
+            run="unswayed build … -o BENCH, which keeps the source files, and evaluate it",
+        )
+    return rows.filter(edit != ORIGINAL).with_columns(edit=edit.replace(SOURCE, ORIGINAL))
 
 
 @dataclass(frozen=True)
 class Gap:
-    """How many points more one edit costs than another, with its interval, over n photographs that have both."""
+    """How many points more one edit costs than another, with interval and p-value, over n photographs with both."""
 
     points: float
     low: float
     high: float
     n: int
+    p: float
+
+    @property
+    def certain(self) -> bool:
+        """Whether the edit certainly costs more (statistics.certainty)."""
+        return self.points > 0 and is_certain(self.low, self.high, self.p)
 
 
 def gap_between(
@@ -90,21 +142,26 @@ def gap_between(
     differences over photographs.
     """
     gaps, answers = [pl.DataFrame(schema={"source_id": pl.String, "gap": pl.Float64})], 0
-    for found in each_outcomes(predictions):
-        if any(facts.is_white_box(found.model, edit) for edit in (worse, other)):
+    runs: list[np.ndarray] = []
+    for outcomes in each_outcomes(predictions):
+        if any(facts.is_white_box(outcomes.model, edit) for edit in (worse, other)):
             continue
         controls = (facts.control(edit) for edit in (worse, other))
-        starts = [found.of(control if control in found.edits else ORIGINAL) for control in controls]
-        gap = (starts[0] - found.of(worse)) - (starts[1] - found.of(other))
-        gaps.append(pl.DataFrame({"source_id": found.images, "gap": gap}))
-        answers += int(found.runs_of(worse).max() + found.runs_of(other).max())
+        starts = [outcomes.of(control if control in outcomes.edits else ORIGINAL) for control in controls]
+        gap = (starts[0] - outcomes.of(worse)) - (starts[1] - outcomes.of(other))
+        gaps.append(pl.DataFrame({"source_id": outcomes.images, "gap": gap}))
+        answers += int(outcomes.runs_of(worse).max() + outcomes.runs_of(other).max())
+        runs += [outcomes.runs.ravel()]
     known = pl.concat(gaps).fill_nan(None).drop_nulls("gap")
     if known.is_empty():
         return None
-    both = known.group_by("source_id").agg(pl.col("gap").mean()).sort("source_id")
+    both = known.group_by("source_id").agg(pl.col("gap").mean(), models=pl.len()).sort("source_id")
     values, images = both["gap"].to_numpy()[:, None], tuple(both["source_id"])
+    lattice = lattice_of(*runs) * math.lcm(*both["models"].unique())
+    p_value = sign_flip(values[:, 0], lattice)
     estimate = estimates(values, np.array([answers]), images, settings, reach=2, unit=100)
-    return Gap(**estimate.entries(0, "points", "low", "high"), n=both.height)
+    estimate = covering_zero(estimate, np.array([p_value]), settings.level)
+    return Gap(**estimate.entries(0, "points", "low", "high"), n=both.height, p=p_value)
 
 
 def drops_by_group(
@@ -122,13 +179,13 @@ def drops_by_group(
     images: tuple[str, ...] | None = None
     controls = list(map(facts.control, edits))
     for name, rows in each_model(answers) if edits else ():
-        found = outcomes(name, rows, images)
-        if images is not None and found.images != images:
+        outcomes = outcomes_of(name, rows, images)
+        if images is not None and outcomes.images != images:
             continue  # a model on other photographs than the first has no part in the mean
-        images = found.images
-        starts = [found.of(control or "") for control in controls]
-        starts = [found.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
-        part = np.stack([start - found.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
+        images = outcomes.images
+        starts = [outcomes.of(control or "") for control in controls]
+        starts = [outcomes.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
+        part = np.stack([start - outcomes.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
         total = part if total is None else total + part
     if total is None or images is None:
         return table
@@ -149,19 +206,44 @@ def drops_by_group(
     return pl.DataFrame(lines, schema=table.schema, orient="row")
 
 
+def fill_spread(predictions: Predictions) -> pl.DataFrame:
+    """Return one row per model and edit with several pictures of a photograph: its drop over each of them alone.
+
+    differing: the share of photographs that are right in one picture and wrong in another.
+    """
+    types = schema("model edit n runs drop lowest highest differing")
+    frames = [pl.DataFrame(schema=types)]
+    for model, rows in each_model(predictions):
+        original = rows.filter(pl.col("edit") == ORIGINAL).select(
+            "source_id", before=pl.col("correct").cast(pl.Float64)
+        )
+        paired = rows.filter(pl.col("edit") != ORIGINAL).join(original, on="source_id")
+        drop = POINTS * (pl.col("before") - pl.col("correct").cast(pl.Float64))
+        by_run = paired.group_by("edit", "run", maintain_order=True).agg(drop=drop.mean())
+        by_photograph = paired.group_by("edit", "source_id").agg(differing=pl.col("correct").n_unique() > 1)
+        spread = by_run.group_by("edit", maintain_order=True).agg(
+            runs=pl.len(), lowest=pl.col("drop").min(), highest=pl.col("drop").max()
+        )
+        counted = by_photograph.group_by("edit").agg(n=pl.len(), differing=pl.col("differing").mean())
+        averages = paired.group_by("edit").agg(drop=drop.mean())
+        table = spread.filter(pl.col("runs") > 1).join(counted, on="edit").join(averages, on="edit")
+        frames.append(table.select(pl.lit(model).alias("model"), *list(types)[1:]).cast(pl.Schema(types)))
+    return pl.concat(frames)
+
+
 def framing_cost(answers: pl.DataFrame, settings: IntervalSettings) -> pl.DataFrame:
     """Return model, n, source and original accuracy in [0, 1], drop, low and high in points: what it costs to frame the
     source files as squares; empty where they were not evaluated."""
     photographs = answers.filter(pl.col("edit").cast(pl.String).is_in([SOURCE, ORIGINAL]))
     rows: list[Row] = []
-    for found in each_outcomes(photographs) if photographs["edit"].n_unique() == 2 else ():
-        source, original = found.of(SOURCE), found.of(ORIGINAL)
-        both, runs = ~np.isnan(source - original), found.runs.max(keepdims=True)[0]
+    for outcomes in each_outcomes(photographs) if photographs["edit"].n_unique() == 2 else ():
+        source, original = outcomes.of(SOURCE), outcomes.of(ORIGINAL)
+        both, runs = ~np.isnan(source - original), outcomes.runs.max(keepdims=True)[0]
         if both.any():
-            cost = estimates((source - original)[:, None], runs, found.images, settings, unit=100.0)
+            cost = estimates((source - original)[:, None], runs, outcomes.images, settings, unit=100.0)
             means = {"source": float(source[both].mean()), "original": float(original[both].mean())}
             drop = cost.entries(0, "drop", "low", "high")
-            rows.append({"model": found.model, "n": int(both.sum()), **means, **drop})
+            rows.append({"model": outcomes.model, "n": int(both.sum()), **means, **drop})
     return pl.DataFrame(rows, schema=schema("model n source original drop low high"))
 
 
@@ -178,6 +260,17 @@ def with_conditions(
         frame = frame.join(beside, on=["model", "edit"], how="left", maintain_order="left")
     human = human_accuracy(facts)
     return frame if human is None else frame.join(human, on="edit", how="left", maintain_order="left")
+
+
+def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
+    """The table of drops with what is put first: `effect`, `effect_low`, `effect_high`, `effect_p`, the net drop, its
+    interval and its corrected p-value, or those of the drop where no control was evaluated, which `raw` marks; and
+    `certain`, whether the effect is beyond chance (statistics.certainty)."""
+    net = pl.col("net_drop").is_not_null()
+    pairs = {"effect": "drop", "effect_low": "low", "effect_high": "high", "effect_p": "p_holm"}
+    chosen = [pl.when(net).then(f"net_{name}").otherwise(name).alias(effect) for effect, name in pairs.items()]
+    drops = drops.with_columns(*chosen, raw=~net & pl.col("kind").is_in(["edit", AVERAGE]))
+    return drops.with_columns(certain=certain_rows("effect_low", "effect_high", "effect_p"))
 
 
 def differs(table: pl.DataFrame) -> bool:

@@ -15,12 +15,13 @@ import numpy as np
 import polars as pl
 
 from unswayed.choices import one_line, takes
-from unswayed.errors import UserError
+from unswayed.errors import UserError, printable
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
 from unswayed.evaluation.model_cards import chance_in, remarks, suspicion_in
 from unswayed.evaluation.predictions import (
     Overlap,
     Predictions,
+    columns_of,
     common_predictions,
     each_model,
     is_frame,
@@ -30,6 +31,7 @@ from unswayed.evaluation.predictions import (
     overlap_of_models,
     read_cards,
 )
+from unswayed.evaluation.reading import without_doubted
 
 from .. import Row
 from ..settings import GateSettings
@@ -83,6 +85,9 @@ def check(predictions: Predictions, settings: GateSettings) -> GateResult:
     """
     given = dict(vars(settings))
     how = {name: given.pop(name) for name in ("common", "resamples", "seed")}
+    if given.pop("leave_out") is not None:
+        facts = read_facts(predictions, models=settings.models or None, common=settings.common)
+        predictions, how["facts"] = without_doubted(predictions, facts, columns_of(predictions))
     return run_checks(predictions, limits.read_rules(**given), **how)
 
 
@@ -124,9 +129,8 @@ def run_checks(
         for model in chosen:
             rows += limits.threshold_rows(model, table.filter(model=model), rules, known, facts)
     if rules.min_threshold:
-        for found in each_outcomes(judged, chosen):
-            rows += limits.sweep_rows(found, rules, facts, settings)
-    rows = [limits.withheld(row, suspicion_in(facts.cards.get(row["model"], {}))) for row in rows]
+        for outcomes in each_outcomes(judged, chosen):
+            rows += limits.sweep_rows(outcomes, rules, facts, settings)
     if rules.baseline is not None:
         pairs = _pairs(chosen, model_names(rules.baseline), bool(rules.models))
         old_cards = read_cards(rules.baseline)
@@ -247,18 +251,13 @@ def junit_xml(checks: pl.DataFrame, remarks: tuple[str, ...] = ()) -> bytes:
     if remarks:
         properties = ElementTree.SubElement(suite, "properties")
         for remark in remarks:
-            ElementTree.SubElement(properties, "property", name="remark", value=_printable(remark))
+            ElementTree.SubElement(properties, "property", name="remark", value=printable(remark))
     for row in checks.iter_rows(named=True):
-        names = {"classname": _printable(row["model"]), "name": _printable(f"{row['edit']}: {row['measure']}")}
+        names = {"classname": printable(row["model"]), "name": printable(f"{row['edit']}: {row['measure']}")}
         case = ElementTree.SubElement(suite, "testcase", names)
         if row["verdict"] != PASS:
-            message = _printable(f"{row['verdict']}: {row['reason']}")
+            message = printable(f"{row['verdict']}: {row['reason']}")
             ElementTree.SubElement(case, "failure" if row["verdict"] == FAIL else "skipped", message=message)
-        ElementTree.SubElement(case, "system-out").text = _printable(row["reason"])
+        ElementTree.SubElement(case, "system-out").text = printable(row["reason"])
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n"
-
-
-def _printable(text: str) -> str:
-    """Return text without the control characters that XML does not allow."""
-    return "".join(character if character.isprintable() else " " for character in text)

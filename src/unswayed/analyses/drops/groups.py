@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 import polars as pl
@@ -30,8 +31,18 @@ from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet
 
 from .. import Row
-from ..statistics.paired import IntervalSettings, Sums, bootstrap_means, estimates_of, mcnemar, shrink, sign_flip
-from .outcomes import POINTS, Outcomes, each_outcomes, finish, lattice_of, model_rows, need_original, outcomes
+from ..statistics.certainty import covering_zero
+from ..statistics.paired import (
+    IntervalSettings,
+    Resampling,
+    Sums,
+    bootstrap_means,
+    estimates_of,
+    mcnemar,
+    shrink,
+    sign_flip,
+)
+from .outcomes import POINTS, Outcomes, each_outcomes, finish, lattice_of, model_rows, need_original, outcomes_of
 
 EVERY = "all models"
 _VALUE = "_value"
@@ -56,12 +67,12 @@ def dropped_accuracy_by(
     """
     rows = []
     for name, frame in _valued(predictions, by, models, facts):
-        found = outcomes(name, frame)
-        entries = _entries(found, frame, facts, average=by in ("class", "superclass"))
+        outcomes = outcomes_of(name, frame)
+        entries = _entries(outcomes, frame, facts, average=by in ("class", "superclass"))
         if edits is not None:
             chosen = chosen_edits(edits, entries["edit"].unique().to_list())
             entries = entries.filter(pl.col("edit").is_in(chosen))
-        rows += _rows(found, entries, by, facts, settings)
+        rows += _rows(outcomes, entries, by, facts, settings)
     table = finish(rows, {by: pl.String, "shrunk_drop": pl.Float64})
     order = [*facts.sorted(set(table["edit"]) - {AVERAGE}), AVERAGE]
     descending = [False, False, True, False]
@@ -96,9 +107,9 @@ def _valued(
         ]
     own = [name for name in columns_of(predictions) if name != WHITE_BOX]
     if by in own and by not in COLUMNS:
-        found = list(each_model(predictions, (*COLUMNS, by), models))
-        as_text = _as_text(pl.concat([rows[by] for _, rows in found]))
-        return [(name, rows.with_columns(as_text(rows[by]).alias(_VALUE))) for name, rows in found]
+        by_model = list(each_model(predictions, (*COLUMNS, by), models))
+        as_text = _as_text(pl.concat([rows[by] for _, rows in by_model]))
+        return [(name, rows.with_columns(as_text(rows[by]).alias(_VALUE))) for name, rows in by_model]
     manifest, hidden = facts.manifest, (*COLUMNS, "sample_id")
     if manifest is None or by not in manifest.columns or by in hidden:
         there = [name for name in [*own, *(manifest.columns if manifest is not None else [])] if name not in hidden]
@@ -112,23 +123,25 @@ def _valued(
     ]
 
 
-def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -> pl.DataFrame:
+def _entries(outcomes: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -> pl.DataFrame:
     """Return one row per photograph, edit and value: accuracy on the picture, its original and control; differences.
 
     average: also one row per photograph and value for the mean over its edits.
     """
     cells = pl.DataFrame(
         {
-            "source_id": pl.Series(found.images).gather(np.repeat(np.arange(len(found.images)), len(found.edits))),
-            "_edit": list(found.edits) * len(found.images),
-            "share": found.share.ravel(),
-            "runs": found.runs.ravel(),
+            "source_id": pl.Series(outcomes.images).gather(
+                np.repeat(np.arange(len(outcomes.images)), len(outcomes.edits))
+            ),
+            "_edit": list(outcomes.edits) * len(outcomes.images),
+            "share": outcomes.share.ravel(),
+            "runs": outcomes.runs.ravel(),
         }
     ).filter(pl.col("runs") > 0)
-    need_original(found)
+    need_original(outcomes)
     base = cells.filter(_edit=ORIGINAL).select("source_id", base="share", base_runs="runs")
     before = cells.select("source_id", control="_edit", before="share", before_runs="runs")
-    controls = {edit: facts.control(edit) for edit in found.edits}
+    controls = {edit: facts.control(edit) for edit in outcomes.edits}
     entries = (
         rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col(_VALUE).is_not_null())
         .group_by("source_id", "edit", _VALUE)
@@ -144,7 +157,7 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
         )
         .sort("source_id", "edit", _VALUE)
     )
-    averaged = averaged_edits(found.edits, facts)
+    averaged = averaged_edits(outcomes.edits, facts)
     if not average or not averaged:
         return entries
     means = (
@@ -161,10 +174,11 @@ def _entries(found: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool) -
     return pl.concat([entries, means], how="diagonal_relaxed")
 
 
-def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: IntervalSettings) -> list[Row]:
-    nets = _estimates(found, entries.drop_nulls("net"), "net", settings)
-    nets = nets.select("edit", _VALUE, net_n="n", net_drop="mean", net_low="low", net_high="high")
-    drops = _estimates(found, entries, "drop", settings).join(nets, on=["edit", _VALUE], how="left")
+def _rows(outcomes: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, settings: IntervalSettings) -> list[Row]:
+    nets = _estimates(outcomes, entries.drop_nulls("net"), "net", settings)
+    names = {"n": "net_n", "mean": "net_drop", "low": "net_low", "high": "net_high", "p_value": "net_p_value"}
+    nets = nets.select("edit", _VALUE, *names).rename(names)
+    drops = _estimates(outcomes, entries, "drop", settings).join(nets, on=["edit", _VALUE], how="left")
     pieces = entries.partition_by("edit", _VALUE, as_dict=True)
     rows = []
     for part in drops.partition_by("edit"):
@@ -174,30 +188,26 @@ def _rows(found: Outcomes, entries: pl.DataFrame, by: str, facts: Facts, setting
             edit, value = row["edit"], row[_VALUE]
             piece = pieces[edit, value]
             row |= {
-                "model": found.model,
+                "model": outcomes.model,
                 by: value,
                 "kind": "control" if facts.is_control(edit) else "edit",
                 "accuracy": piece["share"].mean(),
                 "original_accuracy": piece["base"].mean(),
                 "drop": row["mean"],
                 "control": piece["control"][0] if row["net_n"] else None,
-                "white_box": facts.is_white_box(found.model, edit),
+                "white_box": facts.is_white_box(outcomes.model, edit),
             }
-            if edit == AVERAGE:
-                rows.append(row | {"kind": AVERAGE})
-                continue
-            runs, base_runs = piece["runs"].to_numpy(), piece["base_runs"].to_numpy()
-            if runs.max() == base_runs.max() == 1:
-                p_value = float(mcnemar(round(row["losses"]), round(row["gains"])))
-            else:
-                p_value = sign_flip(piece["drop"].to_numpy(), lattice_of(runs, base_runs))
-            rows.append(row | {"runs": int(runs.max()), "p_value": p_value})
+            rows.append(row | ({"kind": AVERAGE} if edit == AVERAGE else {"runs": piece["runs"].max()}))
     return rows
 
 
-def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: IntervalSettings) -> pl.DataFrame:
-    """Return one row per edit and value: the sums, mean and interval of that column of the entries, in points."""
-    value = pl.col(column)
+def _estimates(outcomes: Outcomes, entries: pl.DataFrame, column: str, settings: IntervalSettings) -> pl.DataFrame:
+    """Return one row per edit and value: the sums, mean, interval and test of that column of the entries, in points.
+
+    The average over edits is not tested, because each value would ask a further question.
+    """
+    value, before = pl.col(column), {"drop": "base_runs", "net": "before_runs"}[column]
+    pieces = entries.partition_by("edit", _VALUE, maintain_order=True)
     table = entries.group_by("edit", _VALUE, maintain_order=True).agg(
         n=pl.len().cast(pl.Int64),
         losses=value.clip(lower_bound=0).sum(),
@@ -209,16 +219,22 @@ def _estimates(found: Outcomes, entries: pl.DataFrame, column: str, settings: In
     sums = Sums(*(table[name].to_numpy() for name in ("n", "losses", "gains", "squares", "flips", "answers")))
 
     def resampled(at: np.ndarray) -> np.ndarray:
-        weights, draws = settings.weights(found.images), []
-        pieces = entries.partition_by("edit", _VALUE, maintain_order=True)
+        weights, draws = settings.weights(outcomes.images), []
         for piece in (pieces[index] for index in at):
-            images = np.searchsorted(found.images, piece["source_id"].to_list())
+            images = np.searchsorted(outcomes.images, piece["source_id"].to_list())
             draws.append(bootstrap_means(weights[:, images], piece[column].to_numpy()[:, None]))
         return np.concatenate(draws, axis=1)
 
-    means = estimates_of(sums, settings, resampled, POINTS)
+    p_values = mcnemar(np.rint(sums.losses), np.rint(sums.gains))
+    for index, piece in enumerate(pieces):
+        if piece["edit"][0] == AVERAGE:
+            p_values[index] = np.nan
+        elif sums.answers[index] > 1:
+            values, *runs = (piece[name].to_numpy() for name in (column, "runs", before))
+            p_values[index] = sign_flip(values, lattice_of(*runs))
+    means = covering_zero(estimates_of(sums, settings, resampled, POINTS), p_values, settings.level)
     interval = pl.Series(means.method, dtype=pl.String)
-    return table.with_columns(mean=means.mean, low=means.low, high=means.high, interval=interval)
+    return table.with_columns(mean=means.mean, low=means.low, high=means.high, interval=interval, p_value=p_values)
 
 
 def class_names(by: str, facts: Facts) -> Callable[[int], str]:
@@ -256,9 +272,7 @@ def dropped_accuracy_of_groups(
     groups: str | Path | None = None,
     *,
     facts: Facts | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    **how: Unpack[Resampling],
 ) -> pl.DataFrame:
     """Return the drop table of groups: one row per group and edit; `model` is the group, `models` its size.
 
@@ -275,19 +289,19 @@ def dropped_accuracy_of_groups(
     sums: dict[str, Outcomes] = {}
     members: Counter[str] = Counter()
     known = []
-    for found in each_outcomes(predictions):
-        known.append(found.model)
-        if any(facts.is_white_box(found.model, edit) for edit in found.edits):
+    for outcomes in each_outcomes(predictions):
+        known.append(outcomes.model)
+        if any(facts.is_white_box(outcomes.model, edit) for edit in outcomes.edits):
             continue
-        for group in [EVERY, *table.get(found.model, [])]:
-            sums[group] = _added(sums.get(group), found)
+        for group in [EVERY, *table.get(outcomes.model, [])]:
+            sums[group] = _added(sums.get(group), outcomes)
             members[group] += 1
     for name in table:
         if name not in known:
             raise unknown("model", name, known)
     if not sums:
         raise UserError("every model here is white-box, so there is no average", allowed="at least one other model")
-    settings = IntervalSettings(resamples, level, seed)
+    settings = IntervalSettings(**how)
     rows: list[Row] = []
     for group, total in sums.items():
         count = members[group]
@@ -298,20 +312,20 @@ def dropped_accuracy_of_groups(
     return finish(rows, {"models": pl.Int64})
 
 
-def _added(total: Outcomes | None, found: Outcomes) -> Outcomes:
+def _added(total: Outcomes | None, outcomes: Outcomes) -> Outcomes:
     """Return the sum of several models' shares and runs, on the pictures that all of them classified; parts: the least
     common multiples of their runs."""
     if total is None:
-        return replace(found, parts=found.runs)
-    if (found.images, found.edits) != (total.images, total.edits):
-        images = tuple(sorted(set(total.images) & set(found.images)))
-        edits = tuple(sorted(set(total.edits) & set(found.edits)))
+        return replace(outcomes, parts=outcomes.runs)
+    if (outcomes.images, outcomes.edits) != (total.images, total.edits):
+        images = tuple(sorted(set(total.images) & set(outcomes.images)))
+        edits = tuple(sorted(set(total.edits) & set(outcomes.edits)))
         if not images or not edits:
-            raise UserError(f"{found.model} shares no pictures with the other models of its group")
-        total, found = total.cut(images, edits), found.cut(images, edits)
+            raise UserError(f"{outcomes.model} shares no pictures with the other models of its group")
+        total, outcomes = total.cut(images, edits), outcomes.cut(images, edits)
     assert total.parts is not None
-    runs = np.where((found.runs > 0) & (total.runs > 0), total.runs + found.runs, 0)
-    return replace(total, share=total.share + found.share, runs=runs, parts=np.lcm(total.parts, found.runs))
+    runs = np.where((outcomes.runs > 0) & (total.runs > 0), total.runs + outcomes.runs, 0)
+    return replace(total, share=total.share + outcomes.share, runs=runs, parts=np.lcm(total.parts, outcomes.runs))
 
 
 def read_model_csv(path: str | Path) -> pl.DataFrame:

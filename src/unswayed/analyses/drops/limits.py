@@ -12,7 +12,8 @@ import polars as pl
 
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
-from unswayed.evaluation.model_cards import chance_in
+from unswayed.evaluation.model_cards import chance_in, doubted_share_in, suspicion_in
+from unswayed.files.records import require_fields
 from unswayed.files.whole import read_toml
 
 from .. import Row, schema
@@ -61,8 +62,10 @@ class Rules:
             raise UserError("there is nothing to check", allowed=_KINDS)
         if self.measure not in MEASURES:
             raise unknown("measure", self.measure, MEASURES)
-        if self.margin < 0:
-            raise UserError(f"the margin is {self.margin:g} points", allowed="0 or more")
+        if not 0 <= self.margin <= 100:
+            raise UserError(f"the margin is {self.margin:g} points", allowed="0 to 100")
+        if not 0.5 <= self.level < 1:
+            raise UserError(f"the level of the intervals is {self.level:g}", allowed="0.5 to below 1, such as 0.95")
         for edit, points in self.max_drop.items():
             if not -100 <= points <= 100:
                 raise UserError(f"the drop allowed for {edit} is {points:g} points", allowed="-100 to 100")
@@ -78,46 +81,63 @@ class Rules:
         return tuple(words.format(*limit) for limit in few)
 
 
+# The entries of a file of limits with their types; of a table, the types of its entries, `*` for any name.
+_FILE: dict[str, Any] = {
+    "max-drop": {"*": float},
+    "min-accuracy": {"*": float},
+    "min-threshold": {"*": str},
+    "baseline": {"path": str, "margin": float, "measure": Literal["accuracy", "drop"]},
+    "level": float,
+    "models": list[str],
+}
+
+
 def read_rules(config: str | Path | None, **given: Any) -> Rules:
     """Return the rules from a TOML file and from arguments, which override the file.
 
     The file: tables [max-drop] and [min-accuracy] (edit = number), [min-threshold] (size = "0.04@80"), a table
     [baseline] (path, margin, measure), and `level`, `models` at the top.
     """
-    content: dict[str, Any] = {}
-    if config is not None:
-        path = Path(config)
-        content = read_toml(path, "config")
-        for table, allowed, where in (
-            (content, ("max-drop", "min-accuracy", "min-threshold", "baseline", "level", "models"), path.name),
-            (content.get("baseline", {}), ("path", "margin", "measure"), f"[baseline] of {path.name}"),
-        ):
-            for name in table:
-                if name not in allowed:
-                    raise unknown(f"entry in {where}", name, allowed)
-    written = content.get("min-threshold", {})
+    content: dict[str, Any] = {} if config is None else _read_config(Path(config))
+    written, baseline = content.get("min-threshold", {}), content.get("baseline", {})
     values: dict[str, Any] = {
-        "max_drop": _numbers(content.get("max-drop", {})),
-        "min_accuracy": _numbers(content.get("min-accuracy", {})),
+        "max_drop": dict(content.get("max-drop", {})),
+        "min_accuracy": dict(content.get("min-accuracy", {})),
         "min_threshold": {name: parse_threshold(f"{name}={value}") for name, value in written.items()},
     }
-    values |= {name.replace("path", "baseline"): value for name, value in content.get("baseline", {}).items()}
+    values |= {name.replace("path", "baseline"): value for name, value in baseline.items()}
     values |= {name: content[name] for name in ("level", "models") if name in content}
     for name, value in given.items():
         if isinstance(value, Mapping):
             values[name] |= value
         elif not (value is None or (isinstance(value, Sequence) and not value)):
             values[name] = value
-    return Rules(**values | {"models": tuple(values.get("models", ()))})
+    models = values.get("models", ())
+    values["models"] = (models,) if isinstance(models, str) else tuple(models)
+    try:
+        return Rules(**values)
+    except UserError as error:
+        where = "" if config is None else f"with {config}, "
+        raise UserError(f"{where}{error.given}", allowed=error.allowed, run=error.run) from None
 
 
-def _numbers(table: Any) -> dict[str, float]:
-    if not isinstance(table, dict):
-        raise UserError(f"{table!r} is not a table of limits", allowed='"size-0.05" = 20')
-    for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UserError(f"the limit of {name} is {value!r}", allowed="a number")
-    return {name: float(value) for name, value in table.items()}
+def _read_config(path: Path) -> dict[str, Any]:
+    """Return the content of a file of limits; an entry that is unknown or of another type is refused."""
+    content = read_toml(path, "config")
+    for name, value in content.items():
+        kinds = _FILE.get(name)
+        if kinds is None:
+            raise unknown(f"entry in {path}", name, _FILE)
+        if not isinstance(kinds, dict):
+            require_fields({name: value}, {name: kinds}, str(path))
+        elif not isinstance(value, dict):
+            raise UserError(f"{path}: the field '{name}' is {value!r}", allowed=f"a table [{name}]")
+        else:
+            for key, entry in value.items():
+                if not kinds.keys() & {key, "*"}:
+                    raise unknown(f"entry in [{name}] of {path}", key, kinds)
+                require_fields({key: entry}, {key: kinds.get(key, kinds.get("*"))}, f"{path}, [{name}]")
+    return content
 
 
 def gate_verdict(low: float, high: float, limit: float, must: Must = "at most") -> Verdict:
@@ -135,49 +155,112 @@ def threshold_rows(model: str, table: pl.DataFrame, rules: Rules, known: set[str
     """One row per limit; known: the edits of the benchmark and of all models, whether this model has them or not."""
     by_edit = {row["edit"]: row for row in table.iter_rows(named=True)}
     known = known - set(by_edit) - {ORIGINAL, SOURCE}
-    chance = chance_in(facts.cards.get(model, {}))
     rows = []
-    for measure, limits, column in (("drop", rules.max_drop, "drop"), ("accuracy", rules.min_accuracy, "accuracy_low")):
-        measured = {edit: row for edit, row in by_edit.items() if row[column] is not None}
+    for measure, limits in (("drop", rules.max_drop), ("accuracy", rules.min_accuracy)):
+        measured = {edit: row for edit, row in by_edit.items() if row[_ENDS[measure][1]] is not None}
         for edit, limit in _expanded(limits, list(measured), known):
-            if edit not in measured:
-                rows.append(not_measured(model, edit, measure, limit, "these predictions do not contain it"))
-                continue
-            row = measured[edit]
-            if measure == "drop":
-                checked = check_row(row, measure, (row["drop"], row["low"], row["high"]), limit)
-                rows.append(withheld(checked, out_of_reach(row["original_accuracy"], chance, limit)))
+            if edit in measured:
+                rows.append(judge(measured[edit], measure, limit, facts, rules.level))
             else:
-                ends = [100 * row[name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
-                rows.append(check_row(row, measure, ends, limit, "at least"))
+                rows.append(not_measured(model, edit, measure, limit, why_missing(edit, facts)))
     return rows
 
 
-def sweep_rows(found: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[Row]:
+# measure -> its value and the ends of its interval in the table of drops
+_ENDS = {
+    "drop": ("drop", "low", "high"),
+    "net drop": ("net_drop", "net_low", "net_high"),
+    "accuracy": ("accuracy", "accuracy_low", "accuracy_high"),
+}
+
+
+def judge(row: Row, measure: str, limit: float, facts: Facts, level: float, must: Must | None = None) -> Row:
+    """Return the check of one number of the table of drops: the one verdict behind the command, Python and pytest.
+
+    measure: `drop`, `net drop` or `accuracy`, which must be at most or, for an accuracy, at least the limit, unless
+    `must` says otherwise. Nothing is measured about a suspicious model, and no drop that could not be seen. Unsure
+    automatic masks widen the interval by their share: the answers to their edited pictures count as unknown.
+    """
+    must = must or ("at least" if measure == "accuracy" else "at most")
+    ends = [row[name] for name in _ENDS[measure]]
+    if None in ends:
+        why = "its control was not evaluated" if measure == "net drop" else why_missing(row["edit"], facts)
+        return not_measured(row["model"], row["edit"], measure, limit, why)
+    card = facts.cards.get(row["model"], {})
+    why_not = suspicion_in(card)
+    if measure == "accuracy":
+        ends = [100 * end for end in ends]
+    elif must == "at most" and why_not is None:
+        why_not = out_of_reach(row["original_accuracy"], chance_in(card), limit)
+    checked = with_advice(check_row(row, measure, ends, limit, must), level)
+    share = 0.0 if row["edit"] in (ORIGINAL, SOURCE) else doubted_share_in(card)
+    return withheld(_doubted(checked, row, share, limit, must) if share else checked, why_not)
+
+
+def _doubted(checked: Row, row: Row, share: float, limit: float, must: Must) -> Row:
+    """Return the check with an interval that holds whatever the answers to the pictures of unsure masks may be."""
+    right, wrong = 100 * share * row["accuracy"], 100 * share * (1 - row["accuracy"])
+    below, above = (right, wrong) if checked["measure"] == "accuracy" else (wrong, right)
+    ends = checked["value"], checked["low"] - below, checked["high"] + above
+    wider = checked | check_row(row, checked["measure"], ends, limit, must)
+    wider["reason"] += f"; {share:.0%} of the masks are automatic and unsure, which widens the interval by their share"
+    if wider["verdict"] == CANNOT_TELL:
+        wider["more"] = checked.get("more")
+        told = checked["verdict"] == CANNOT_TELL
+        mend = "look at these masks and mend them (`unswayed review BENCH`)"
+        wider["reason"] += f"; {checked['reason'].rpartition('; ')[2]}, and {mend}" if told else f"; {mend}"
+    return wider
+
+
+def why_missing(edit: str, facts: Facts) -> str:
+    """Return why there are no predictions for an edit: why the benchmark skipped it and what to run, if it did."""
+    manifest = facts.manifest
+    if manifest is None or not {"status", "reason"} <= set(manifest.columns):
+        return "these predictions do not contain it"
+    rows = manifest.filter(pl.col("edit") == edit)
+    if rows.is_empty() or (rows["status"] == "ok").any():
+        return "these predictions do not contain it; run: unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
+    reason, count = rows.drop_nulls("reason")["reason"].value_counts(sort=True).row(0) if rows.height else ("", 0)
+    run = "unswayed build … --renderer diffusion -o ANOTHER" if "diffusion" in reason else "unswayed build … again"
+    return (
+        f"the benchmark has no picture of it: {count} of {rows.height} were skipped because of: {reason}; "
+        f"remove its limit, or run: {run}"
+    )
+
+
+def sweep_rows(outcomes: Outcomes, rules: Rules, facts: Facts, settings: IntervalSettings) -> list[Row]:
     """One row per attribute of `min_threshold`: the accuracy must be kept from the easy end to the wanted level."""
-    need_original(found)
-    there = {f"{sweep.attribute} {sweep.side}".rstrip(): sweep for sweep in find_sweeps(list(found.edits), facts)}
+    need_original(outcomes)
+    card = facts.cards.get(outcomes.model, {})
+    share = doubted_share_in(card)
+    there = {f"{sweep.attribute} {sweep.side}".rstrip(): sweep for sweep in find_sweeps(list(outcomes.edits), facts)}
     rows = []
     for attribute, (wanted, percent) in rules.min_threshold.items():
         if attribute not in there:
             near = unknown("sweep of at least three levels of", attribute, there)
-            raise UserError(near.given, allowed=f"{near.allowed}; found: {levels_found(list(found.edits), facts)}")
+            raise UserError(near.given, allowed=f"{near.allowed}; found: {levels_found(list(outcomes.edits), facts)}")
         sweep = there[attribute]
         first, *_, last = sweep.levels
         if not first <= wanted <= last:
             levels = f"{first:g} to {last:g}"
             raise UserError(f"the wanted level of {attribute} is {wanted:g}", allowed=f"the levels swept, {levels}")
-        value, low, high, rising = threshold_bounds(found, sweep, percent, settings)
+        value, low, high, rising = threshold_bounds(outcomes, sweep, percent, settings)
         must: Must = "at most" if rising else "at least"
-        n = int(max((found.runs_of(edit) > 0).sum() for edit in sweep.edits))
-        source = {"model": found.model, "edit": attribute, "n": n}
+        n = int(max((outcomes.runs_of(edit) > 0).sum() for edit in sweep.edits))
+        source = {"model": outcomes.model, "edit": attribute, "n": n}
         verdict = gate_verdict(low, high, wanted, must)
+        if share:  # with unsure masks the accuracy may be lower or higher by their share
+            for other in (percent * (1 + share), percent - share * (100 - percent)):
+                _, *bounds, _ = threshold_bounds(outcomes, sweep, min(other, 100.0), settings)
+                verdict = verdict if gate_verdict(bounds[0], bounds[1], wanted, must) == verdict else CANNOT_TELL
         # Beyond the sweep nothing is known, so numbers end there; what that means is in the reason.
         ends = [min(max(end, first), last) for end in (value, low, high)]
         row = check_row(source, f"level with {percent:g} %", ends, wanted, must, verdict)
         if not first <= value <= last:
             row["reason"] += f"; kept at {'every' if (value < first) == rising else 'no'} level of the sweep"
-        rows.append(row)
+        if share:
+            row["reason"] += f"; {share:.0%} of the masks are automatic and unsure"
+        rows.append(withheld(row, suspicion_in(card)))
     return rows
 
 
@@ -227,7 +310,8 @@ def check_row(
     unit = "%" if measure == "accuracy" else "" if measure.startswith("level") else "points"
     where = {PASS: "is within the limit,", FAIL: "is beyond the limit,", CANNOT_TELL: "contains the limit,"}[verdict]
     digits = 4 if measure.startswith("level") else 2
-    shown = f"{value:.{digits}f} {unit} ({low:.{digits}f} to {high:.{digits}f})".replace("  ", " ")
+    rounded = [f"{round(end, digits) + 0.0:.{digits}f}" for end in ends]  # no minus before zero
+    shown = f"{rounded[0]} {unit} ({rounded[1]} to {rounded[2]})".replace("  ", " ")
     reason = f"{shown} of n = {source['n']:,} {where} {must} {limit:g} {unit}".rstrip()
     row = {name: source[name] for name in ("model", "edit", "n")} | {"measure": measure, "threshold": limit}
     return row | {"value": value, "low": low, "high": high, "verdict": verdict, "reason": reason}
@@ -235,7 +319,7 @@ def check_row(
 
 def with_advice(row: Row, level: float) -> Row:
     """Return the row with the number of further photographs that would decide, if it is undecided."""
-    if row["verdict"] != CANNOT_TELL:
+    if row["verdict"] != CANNOT_TELL or "more" in row:
         return row
     more, of_level = None, row["measure"].startswith("level")
     advice = "the value is so close to the limit that no feasible number of photographs would decide"

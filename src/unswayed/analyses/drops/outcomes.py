@@ -24,11 +24,21 @@ from unswayed.evaluation.predictions import (
 )
 
 from .. import Row, schema
-from ..statistics.paired import Estimates, IntervalSettings, estimates, holm, mcnemar, sign_flip, wilson_interval
+from ..statistics.certainty import corrected, covering_zero
+from ..statistics.paired import (
+    Estimates,
+    IntervalSettings,
+    estimates,
+    mcnemar,
+    sign_flip,
+    wilson_interval,
+    with_average,
+)
 
 TOO_FEW_TO_PASS = 5  # photographs below which a pass says next to nothing
 TOO_FEW_TO_RANK = 50  # below, one of them changes an accuracy by more than two points, so models cannot be ranked
 POINTS = 100.0
+_NO_LATTICE = 10**6
 SCHEMA = schema(
     "model edit kind n runs accuracy accuracy_low accuracy_high original_accuracy drop low high relative_drop interval "
     "p_value p_holm control net_n net_drop net_low net_high net_p_value net_p_holm white_box edits"
@@ -70,19 +80,21 @@ class Outcomes:
         return self.runs[:, self.edits.index(edit)] if edit in self.edits else np.zeros(len(self.images), dtype=int)
 
     def parts_of(self, edit: str) -> np.ndarray:
-        return self.runs_of(edit) if self.parts is None else self.parts[:, self.edits.index(edit)]
+        if self.parts is None or edit not in self.edits:
+            return self.runs_of(edit)
+        return self.parts[:, self.edits.index(edit)]
 
 
 def each_outcomes(predictions: Predictions, models: Sequence[str] | None = None) -> Iterator[Outcomes]:
     """Yield the outcomes of each model, or of `models`; those of the same photographs share one list of ids."""
     images: tuple[str, ...] | None = None
     for name, rows in each_model(predictions, models=models):
-        found = outcomes(name, rows, images)
-        images = found.images
-        yield found
+        outcomes = outcomes_of(name, rows, images)
+        images = outcomes.images
+        yield outcomes
 
 
-def outcomes(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = None) -> Outcomes:
+def outcomes_of(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None = None) -> Outcomes:
     """Return the model's rows (source_id, edit, run, correct) as Outcomes; the rows' order does not matter.
 
     images: ids to use if they cover the rows (so that models share one list), else the rows' own. Refused: the same
@@ -175,51 +187,42 @@ def finish(rows: list[Row], extra: Row | None = None) -> pl.DataFrame:
     return corrected(frame).with_columns(relative_drop=relative).with_columns(pl.col(pl.Float64).fill_nan(None))
 
 
-def corrected(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with p_holm, the p_value corrected over all rows, and net_p_holm likewise; null: no test."""
-    for name in ("p_value", "net_p_value"):
-        if name in table.columns:
-            adjusted = pl.Series(holm(table[name].fill_null(math.nan).to_numpy()), dtype=pl.Float64).fill_nan(None)
-            table = table.with_columns(adjusted.alias(name.replace("value", "holm")))
-    return table
-
-
 def model_rows(
-    found: Outcomes, facts: Facts, settings: IntervalSettings, edits: Sequence[str] | None = None
+    outcomes: Outcomes, facts: Facts, settings: IntervalSettings, edits: Sequence[str] | None = None
 ) -> list[Row]:
     """Return one model's rows of the table: the photographs, each edit, and the average over edits."""
-    base = need_original(found)
-    edited = [edit for edit in facts.sorted(found.edits) if edit not in (ORIGINAL, SOURCE)]
+    base = need_original(outcomes)
+    edited = [edit for edit in facts.sorted(outcomes.edits) if edit not in (ORIGINAL, SOURCE)]
     if edits is not None:
         edits = chosen_edits(edits, [SOURCE, ORIGINAL, *edited, AVERAGE])
     rows: list[Row] = []
     for edit in (SOURCE, ORIGINAL):
-        if edit in found.edits:
-            runs = found.runs_of(edit)
-            row = {"model": found.model, "edit": edit, "kind": edit, "n": int((runs > 0).sum()), "white_box": False}
-            row |= {"runs": int(runs.max()), **accuracy_entries(found.of(edit), int(runs.max()), settings.level)}
+        if edit in outcomes.edits:
+            runs = outcomes.runs_of(edit)
+            row = {"model": outcomes.model, "edit": edit, "kind": edit, "n": int((runs > 0).sum()), "white_box": False}
+            row |= {"runs": int(runs.max()), **accuracy_entries(outcomes.of(edit), int(runs.max()), settings.level)}
             rows.append(row | ({"original_accuracy": row["accuracy"]} if edit == ORIGINAL else {}))
     if edited:
-        rows += _edit_rows(found, base, edited, facts, settings)
+        rows += _edit_rows(outcomes, base, edited, facts, settings)
     return [row for row in rows if edits is None or row["edit"] in edits]
 
 
 def with_original(model: str, rows: pl.DataFrame) -> Outcomes:
     """Return the model's outcomes; refused if there are none for the originals."""
-    found = outcomes(model, rows)
-    need_original(found)
-    return found
+    outcomes = outcomes_of(model, rows)
+    need_original(outcomes)
+    return outcomes
 
 
-def need_original(found: Outcomes) -> np.ndarray:
+def need_original(outcomes: Outcomes) -> np.ndarray:
     """Return the share of correct predictions on each original; refused if there are none."""
-    if ORIGINAL not in found.edits:
+    if ORIGINAL not in outcomes.edits:
         raise UserError(
-            f"the predictions of {found.model} have no edit '{ORIGINAL}', so there is no drop",
-            allowed=f"edits: {', '.join(found.edits)} and {ORIGINAL}",
+            f"the predictions of {outcomes.model} have no edit '{ORIGINAL}', so there is no drop",
+            allowed=f"edits: {', '.join(outcomes.edits)} and {ORIGINAL}",
             run="unswayed evaluate BENCH -m MODEL -o PREDICTIONS",
         )
-    return found.of(ORIGINAL)
+    return outcomes.of(ORIGINAL)
 
 
 def accuracy_entries(share: np.ndarray, runs: int, level: float) -> dict[str, float]:
@@ -236,76 +239,87 @@ def accuracy_entries(share: np.ndarray, runs: int, level: float) -> dict[str, fl
     return {"accuracy": mean, "accuracy_low": float(low), "accuracy_high": float(high)}
 
 
-def with_average(differences: np.ndarray, averaged: list[int]) -> np.ndarray:
-    """Return the columns and one more: each photograph's part in the mean of the averaged columns' means, or NaN.
+def lattice_of(*runs: np.ndarray, parts: np.ndarray | None = None) -> int:
+    """Return the least common multiple of the numbers of runs: their shares are multiples of its inverse.
 
-    Without gaps that is the mean over columns; a column with gaps has the same weight as the others.
+    parts: (photographs, edits) differences, for that of their mean over edits. A mean over edits that some photographs
+    lack is on no common lattice; a fine one makes the test sample flips instead.
     """
-    chosen = differences[:, averaged]
-    there = ~np.isnan(chosen)
-    part = np.where(there, chosen, 0.0) / np.maximum(there.sum(axis=0), 1)
-    present = there.any(axis=1)
-    mean = part.sum(axis=1) * present.sum() / max(len(averaged), 1)
-    return np.column_stack([differences, np.where(present, mean, np.nan)])
-
-
-def lattice_of(*runs: np.ndarray) -> int:
-    """Return the least common multiple of the numbers of runs: their shares are multiples of its inverse."""
-    return math.lcm(*(int(count) for count in np.unique(np.concatenate(runs)) if count > 0))
+    lattice = math.lcm(*(int(count) for count in np.unique(np.concatenate(runs)) if count > 0))
+    if parts is None:
+        return lattice
+    missing = np.isnan(parts)
+    has_gaps = (missing.any(axis=1) & ~missing.all(axis=1)).any()
+    return _NO_LATTICE if has_gaps else lattice * max(parts.shape[1], 1)
 
 
 def _edit_rows(
-    found: Outcomes, base: np.ndarray, edited: list[str], facts: Facts, settings: IntervalSettings
+    outcomes: Outcomes, base: np.ndarray, edited: list[str], facts: Facts, settings: IntervalSettings
 ) -> list[Row]:
-    share = found.matrix(edited)
-    runs = np.stack([found.runs_of(edit) for edit in edited], axis=1)
-    base_runs = found.runs_of(ORIGINAL)
+    share = outcomes.matrix(edited)
+    runs = np.stack([outcomes.runs_of(edit) for edit in edited], axis=1)
+    base_runs = outcomes.runs_of(ORIGINAL)
     drops = base[:, None] - share
     controls = [control or "" for control in map(facts.control, edited)]
     averaged_names, is_control = averaged_edits(edited, facts), list(map(facts.is_control, edited))
-    white_box = list(map(facts.is_white_box, repeat(found.model), edited))
+    white_box = list(map(facts.is_white_box, repeat(outcomes.model), edited))
     averaged = [edited.index(edit) for edit in averaged_names]
     # Net drops use photographs that have all three pictures, so that drop - net_drop is the control's own drop.
-    nets = np.where(np.isnan(drops), np.nan, found.matrix(controls) - share)
+    nets = np.where(np.isnan(drops), np.nan, outcomes.matrix(controls) - share)
     answers = np.maximum(runs.max(axis=0), base_runs.max())
-    net_answers = np.maximum(answers, [found.runs_of(control).max() for control in controls])
-    drop = estimates(with_average(drops, averaged), with_sum(answers, averaged), found.images, settings, unit=POINTS)
-    net = estimates(with_average(nets, averaged), with_sum(net_answers, averaged), found.images, settings, unit=POINTS)
-    p_values = _p_values(found, edited, [ORIGINAL] * len(edited), drops, drop)
-    net_p_values = _p_values(found, edited, controls, nets, net)
+    net_answers = np.maximum(answers, [outcomes.runs_of(control).max() for control in controls])
+    (drop, p_values), (net, net_p_values) = (
+        _tested(outcomes, with_average(parts, averaged), averaged, with_sum(counts, averaged), edited, starts, settings)
+        for parts, counts, starts in ((drops, answers, [ORIGINAL] * len(edited)), (nets, net_answers, controls))
+    )
     rows = []
     for index, edit in enumerate([*edited, *([AVERAGE] if averaged else [])]):
         if edit == AVERAGE:
             accuracy = float(np.nanmean(np.where(np.isnan(drops), np.nan, share)[:, averaged], axis=0).mean())
             entries: Row = {"kind": AVERAGE, "accuracy": accuracy, "edits": len(averaged), "white_box": False}
             entries["original_accuracy"] = accuracy + float(drop.mean[-1]) / POINTS
-            control = "each edit's own" if all(controls[at] in found.edits for at in averaged) else None
+            control = "each edit's own" if all(controls[at] in outcomes.edits for at in averaged) else None
         elif (paired := ~np.isnan(drops[:, index])).any():
             entries = {**accuracy_entries(share[paired, index], int(answers[index]), settings.level)}
             entries |= {"kind": "control" if is_control[index] else "edit", "runs": int(runs[:, index].max())}
-            entries |= {"original_accuracy": float(base[paired].mean()), "p_value": float(p_values[index])}
-            entries["white_box"] = white_box[index]
+            entries |= {"original_accuracy": float(base[paired].mean()), "white_box": white_box[index]}
             control = controls[index]
         else:
             continue
         entries |= {"n": int(drop.sums.n[index]), **drop.entries(index, "drop", "low", "high")}
+        entries["p_value"] = float(p_values[index])
         if control is not None and net.sums.n[index]:
             entries |= {"control": control, "net_n": int(net.sums.n[index])}
             entries |= net.entries(index, "net_drop", "net_low", "net_high")
-            entries["net_p_value"] = None if edit == AVERAGE else float(net_p_values[index])
-        rows.append({"model": found.model, "edit": edit, "interval": drop.method[index], **entries})
+            entries["net_p_value"] = float(net_p_values[index])
+        rows.append({"model": outcomes.model, "edit": edit, "interval": drop.method[index], **entries})
     return rows
 
 
-def _p_values(found: Outcomes, edited: list[str], against: list[str], drops: np.ndarray, drop: Estimates) -> np.ndarray:
-    """Return (edits,) p-values: of McNemar's exact test for one run, of the sign-flip test for several; against: what
-    each edit's drop is measured against."""
-    count = len(edited)
-    p = mcnemar(np.rint(drop.sums.losses[:count]), np.rint(drop.sums.gains[:count]))
-    for index in np.flatnonzero((drop.sums.answers[:count] > 1) & (drop.sums.n[:count] > 0)):
-        lattice = lattice_of(found.parts_of(edited[index]), found.parts_of(against[index]))
-        p[index] = sign_flip(drops[:, index], lattice)
-    return p
+def _tested(
+    outcomes: Outcomes,
+    differences: np.ndarray,
+    averaged: list[int],
+    answers: np.ndarray,
+    edited: list[str],
+    against: list[str],
+    settings: IntervalSettings,
+) -> tuple[Estimates, np.ndarray]:
+    """Return the estimates and p-values of each edit and of the average, whose column is the last.
+
+    One run: McNemar's exact test; several runs, and the average: the sign-flip test. against: what each edit is
+    measured against.
+    """
+    drop = estimates(differences, answers, outcomes.images, settings, unit=POINTS)
+    p_values = mcnemar(np.rint(drop.sums.losses), np.rint(drop.sums.gains))
+    runs = [outcomes.parts_of(edit) for edit in edited]
+    starts = [outcomes.parts_of(edit) for edit in against]
+    for index in np.flatnonzero((drop.sums.answers[:-1] > 1) & (drop.sums.n[:-1] > 0)):
+        p_values[index] = sign_flip(differences[:, index], lattice_of(runs[index], starts[index]))
+    if drop.sums.n[-1]:
+        counts = [part[at] for part in (runs, starts) for at in averaged]
+        p_values[-1] = sign_flip(differences[:, -1], lattice_of(*counts, parts=differences[:, averaged]))
+    return covering_zero(drop, p_values, settings.level), p_values
 
 
 def with_sum(answers: np.ndarray, averaged: list[int]) -> np.ndarray:

@@ -58,7 +58,10 @@ def plan(pilot: Predictions | None, settings: PlanSettings) -> PhotographPlan:
         most = max(counts.values())
         numbers = numbers or (() if asked else (most,))
         name = "the predictions" if isinstance(pilot, pl.DataFrame) else pilot
-        assumptions = f"Pilot: {name}, {most:,} photographs; its drops are themselves estimates."
+        assumptions = (
+            f"Pilot: {name}, {most:,} photographs. Its drops are themselves estimates: they are computed as if half a "
+            "photograph more had been lost and half a one gained, and so differ a little from those of `analyze`."
+        )
     how = {name: getattr(settings, name) for name in ("max_drop", "power", "level", "tests", "seed")}
     own_drop = pilot is not None and not asked
     table = plan_photographs(designs, photographs=numbers, drops=settings.drop, own_drop=own_drop, **how)
@@ -146,34 +149,34 @@ def pilot_designs(
     runs: runs of the planned experiment, the pilot's if None. A pilot of one run cannot show how correlated several
     runs are; they are then assumed to be identical, so that further runs gain nothing.
     """
-    found: dict[tuple[str, str], Design] = {}
+    designs: dict[tuple[str, str], Design] = {}
     counts: dict[tuple[str, str], int] = {}
-    for answers in each_outcomes(predictions, models):
-        need_original(answers)
-        there = [edit for edit in answers.edits if edit not in (ORIGINAL, SOURCE)]
+    for outcomes in each_outcomes(predictions, models):
+        need_original(outcomes)
+        there = [edit for edit in outcomes.edits if edit not in (ORIGINAL, SOURCE)]
         for edit in edits or ():
             if edit not in there:
                 raise unknown("edit", edit, there)
         for edit in edits or there:
-            both = ~np.isnan(answers.of(ORIGINAL)) & ~np.isnan(answers.of(edit))
+            both = ~np.isnan(outcomes.of(ORIGINAL)) & ~np.isnan(outcomes.of(edit))
             if both.any():
-                design = _pilot(answers, edit, both)
-                found[answers.model, edit] = design if runs is None else replace(design, runs=runs)
-                counts[answers.model, edit] = int(both.sum())
-    if not found:
+                design = _pilot(outcomes, edit, both)
+                designs[outcomes.model, edit] = design if runs is None else replace(design, runs=runs)
+                counts[outcomes.model, edit] = int(both.sum())
+    if not designs:
         raise UserError("the pilot has no edited picture with its original", run="unswayed evaluate BENCH -m MODEL")
-    return found, counts
+    return designs, counts
 
 
-def _pilot(answers: Outcomes, edit: str, both: np.ndarray) -> Design:
+def _pilot(outcomes: Outcomes, edit: str, both: np.ndarray) -> Design:
     """Return the design of one edit from the photographs that have both pictures; shares are moved half a prediction
     away from 0 and 1, since a pilot is small."""
-    base, share, n = answers.of(ORIGINAL)[both], answers.of(edit)[both], int(both.sum())
+    base, share, n = outcomes.of(ORIGINAL)[both], outcomes.of(edit)[both], int(both.sum())
     accuracy, losses, gains = (
         float((part.sum() + 0.5) / (n + 1)) for part in (base, base * (1 - share), (1 - base) * share)
     )
     losses, gains = min(losses, accuracy), min(gains, 1 - accuracy)
-    runs, correlation = int(answers.runs_of(edit)[both].max()), 1.0
+    runs, correlation = int(outcomes.runs_of(edit)[both].max()), 1.0
     # Var(share) = p (1 - p) (rho + (1 - rho) / runs), with p the mean share among photographs right (or wrong) before.
     seen = most = 0.0
     for group in (share[base >= 0.5], share[base < 0.5]):

@@ -110,8 +110,8 @@ def isotonic_crossing(
     axis = np.asarray(x, dtype=float)[order]
     easy, hard = (np.inf, -np.inf) if rising else (-np.inf, np.inf)
     share, n = share[:, order], n[:, order]
-    found = np.full(len(share), easy)
-    targets = np.broadcast_to(accuracy, found.shape)
+    crossings = np.full(len(share), easy)
+    targets = np.broadcast_to(accuracy, crossings.shape)
     # Levels without answers are left out of a fit, so fits that have the same levels are made together.
     for there in np.unique(n > 0, axis=0):
         if not there.any():
@@ -125,8 +125,8 @@ def isotonic_crossing(
         low, high = fitted[each, before], fitted[each, after]
         part = (targets[rows] - low) / np.where(high > low, high - low, 1.0)
         between = at[before] + part * (at[after] - at[before])
-        found[rows] = np.where(~met.any(axis=1), easy, np.where(after == 0, hard, between))
-    return found
+        crossings[rows] = np.where(~met.any(axis=1), easy, np.where(after == 0, hard, between))
+    return crossings
 
 
 def _isotonic(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import polars as pl
@@ -15,8 +15,9 @@ from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, each_model
 
 from .. import Row, schema
-from ..statistics.paired import IntervalSettings, estimates, sign_flip
-from .outcomes import POINTS, Outcomes, corrected, each_outcomes, lattice_of, need_original, outcomes
+from ..statistics.certainty import corrected
+from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
+from .outcomes import POINTS, Outcomes, each_outcomes, lattice_of, need_original, outcomes_of
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
 
@@ -100,7 +101,7 @@ def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]
         rows = facts.manifest.unique("edit").select("edit", "attribute", "level")
         known = {edit: (attribute, level) for edit, attribute, level in rows.iter_rows()}
     signed = {re.sub(_NUMBER, "", edit) for edit in edits if re.search(r"\+[\d.]+$", edit)}
-    found = {}
+    levels = {}
     for edit in edits:
         match = re.search(_NUMBER, edit)
         if match is None:
@@ -113,10 +114,10 @@ def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]
             number = float(match.group())
             level = number if edit[: match.start()] in signed else abs(number)
         try:
-            found[edit] = stem, float(level)
+            levels[edit] = stem, float(level)
         except ValueError:
             continue
-    return found
+    return levels
 
 
 def each_sweep(
@@ -126,23 +127,23 @@ def each_sweep(
     facts = read_facts(predictions) if facts is None else facts
     images: tuple[str, ...] | None = None
     for name, rows in each_model(predictions, columns):
-        found = outcomes(name, rows, images)
-        images = found.images
-        for sweep in find_sweeps(list(found.edits), facts):
-            yield found, sweep, rows
+        outcomes = outcomes_of(name, rows, images)
+        images = outcomes.images
+        for sweep in find_sweeps(list(outcomes.edits), facts):
+            yield outcomes, sweep, rows
 
 
 def resampled_counts(
-    found: Outcomes, sweep: Sweep, settings: IntervalSettings
+    outcomes: Outcomes, sweep: Sweep, settings: IntervalSettings
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (1 + resamples, levels) correct and all predictions, and (1 + resamples,) accuracy on the originals.
 
     The first row is of the photographs themselves, the others are resampled.
     """
-    share = found.matrix([*sweep.edits, ORIGINAL])
+    share = outcomes.matrix([*sweep.edits, ORIGINAL])
     there = ~np.isnan(share)
     known = np.where(there, share, 0.0)
-    weights = settings.weights(found.images).astype(np.float64)
+    weights = settings.weights(outcomes.images).astype(np.float64)
     right, n = (np.vstack([counts.sum(axis=0), weights @ counts]) for counts in (known, there.astype(np.float64)))
     return right[:, :-1], n[:, :-1], right[:, -1] / np.maximum(n[:, -1], 1e-9)
 
@@ -150,9 +151,7 @@ def resampled_counts(
 Cell = tuple[tuple[str, str], ...]
 
 
-def interactions(
-    predictions: Predictions, *, facts: Facts | None = None, resamples: int = 1000, level: float = 0.95, seed: int = 0
-) -> pl.DataFrame:
+def interactions(predictions: Predictions, *, facts: Facts | None = None, **how: Unpack[Resampling]) -> pl.DataFrame:
     """Return one row per model and pair of levels: how many points the pair drops more than the sum of its parts.
 
     Of the columns: drop is the pair's, first_drop and second_drop those of its parts, against `reference`; interaction
@@ -162,20 +161,20 @@ def interactions(
     other attribute, against the cell that is mildest in both. Empty where there is no grid.
     """
     facts = read_facts(predictions) if facts is None else facts
-    settings = IntervalSettings(resamples, level, seed)
+    settings = IntervalSettings(**how)
     models = list(each_outcomes(predictions))
-    cells = _cells({edit for found in models for edit in found.edits}, facts)
+    cells = _cells({edit for outcomes in models for edit in outcomes.edits}, facts)
     # (the attributes of a grid, one of them) -> level -> accuracies; the level with the highest is the mildest
     scores: dict[tuple[tuple[str, ...], str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell, edit in cells.items():
-        accuracies = [float(np.nanmean(found.of(edit))) for found in models if edit in found.edits]
+        accuracies = [float(np.nanmean(outcomes.of(edit))) for outcomes in models if edit in outcomes.edits]
         for attribute, at in cell if len(cell) == 2 else ():
             scores[tuple(name for name, _ in cell), attribute][at] += accuracies
     mildest = {}
     for key, by_level in scores.items():
         means = {at: float(np.mean(by_level[at])) for at in sorted(by_level)}
         mildest[key] = max(means, key=means.__getitem__)
-    rows = [row for found in models for row in _rows(found, cells, mildest, settings)]
+    rows = [row for outcomes in models for row in _rows(outcomes, cells, mildest, settings)]
     types = schema("model edit first second reference n drop first_drop second_drop interaction low high p_value")
     return corrected(pl.DataFrame(rows, schema=types, infer_schema_length=None))
 
@@ -197,12 +196,15 @@ def _cells(edits: Iterable[str], facts: Facts) -> dict[Cell, str]:
 
 
 def _rows(
-    found: Outcomes, cells: dict[Cell, str], mildest: dict[tuple[tuple[str, ...], str], str], settings: IntervalSettings
+    outcomes: Outcomes,
+    cells: dict[Cell, str],
+    mildest: dict[tuple[tuple[str, ...], str], str],
+    settings: IntervalSettings,
 ) -> list[Row]:
-    base = need_original(found)
+    base = need_original(outcomes)
     rows = []
     for cell, edit in cells.items():
-        if len(cell) != 2 or edit not in found.edits:
+        if len(cell) != 2 or edit not in outcomes.edits:
             continue
         (first, first_level), (second, second_level) = cell
         parts = [cells.get(((first, first_level),)), cells.get(((second, second_level),))]
@@ -216,20 +218,20 @@ def _rows(
                 cells.get(tuple(sorted([(first, best[first]), (second, second_level)]))),
             ]
             reference = cells.get(tuple(sorted(best.items())), ORIGINAL)
-        if any(part not in found.edits for part in (*parts, reference)):
+        if any(part not in outcomes.edits for part in (*parts, reference)):
             continue
-        start = base if reference == ORIGINAL else found.of(reference)
-        one, two, both = (found.of(str(name)) for name in (*parts, edit))
-        beyond = one + two - start - both
-        runs = [found.runs_of(str(name)) for name in (*parts, edit, reference)]
+        start = base if reference == ORIGINAL else outcomes.of(reference)
+        first_share, second_share, both = (outcomes.of(str(name)) for name in (*parts, edit))
+        beyond = first_share + second_share - start - both
+        runs = [outcomes.runs_of(str(name)) for name in (*parts, edit, reference)]
         answers = np.array([2 * max(int(each.max()) for each in runs)])
         there = ~np.isnan(beyond)
         if not there.any():
             continue
-        result = estimates(beyond[:, None], answers, found.images, settings, reach=2.0, unit=POINTS)
-        row = {"model": found.model, "edit": edit, "reference": reference, "n": int(there.sum())}
+        result = estimates(beyond[:, None], answers, outcomes.images, settings, reach=2.0, unit=POINTS)
+        row = {"model": outcomes.model, "edit": edit, "reference": reference, "n": int(there.sum())}
         row |= {"first": f"{first} {first_level}", "second": f"{second} {second_level}"}
-        for name, after in (("drop", both), ("first_drop", one), ("second_drop", two)):
+        for name, after in (("drop", both), ("first_drop", first_share), ("second_drop", second_share)):
             row[name] = float((start - after)[there].mean()) * POINTS
         row |= result.entries(0, "interaction", "low", "high")
         rows.append(row | {"p_value": sign_flip(beyond, lattice_of(*runs))})

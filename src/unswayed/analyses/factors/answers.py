@@ -130,14 +130,14 @@ class _Join:
         self.annotations = annotations
         self.rows = pl.DataFrame({"key": annotations.keys, "row": np.arange(len(annotations), dtype=np.int32)})
         self.names: pl.Series | None = None
-        self.found: tuple[np.ndarray, np.ndarray] = (np.empty(0, int), np.empty(0, int))
+        self.matched: tuple[np.ndarray, np.ndarray] = (np.empty(0, int), np.empty(0, int))
 
     def __call__(self, model: str, table: pl.DataFrame, file: Path) -> Answers:
         names = table["file_name"].cast(pl.String)
         if self.names is None or not names.equals(self.names):
-            self.found = self._places(names, model, file)
+            self.matched = self._matches(names, model, file)
             self.names = names
-        rows, lines = self.found
+        rows, lines = self.matched
         classes, chances = (table[name].cast(pl.Float64).to_numpy() for name in ("predicted", "probability"))
         whole = (classes >= 0) & (classes <= 999) & (classes == np.floor(classes))
         if table["predicted"].null_count() or not whole.all():
@@ -155,7 +155,7 @@ class _Join:
         probability[rows] = chances[lines]
         return Answers(model, predicted, probability, table.height)
 
-    def _places(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
+    def _matches(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
         """Return (rows of the annotations, lines of the file) of the images that are in both."""
         keys = pl.DataFrame({"key": image_keys(names), "line": np.arange(len(names), dtype=np.int32)})
         joined = keys.join(self.rows, on="key", how="inner")

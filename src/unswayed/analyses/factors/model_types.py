@@ -192,13 +192,13 @@ def strengths_by_name(errors: pl.DataFrame) -> pl.DataFrame:
         number = pl.col("model").str.extract(word + r"([0-9.]+(?:e-?[0-9]+)?)").cast(pl.Float64, strict=False)
         strength = number if full is None else full - number
         tables.append(models.with_columns(pl.lit(name).alias("augmentation"), strength.alias("strength")))
-    found = pl.concat(tables).drop_nulls("strength")
-    if found.is_empty():
+    strengths = pl.concat(tables).drop_nulls("strength")
+    if strengths.is_empty():
         raise UserError(
             "the result tables contain no augmentation sweep", allowed=f"the sets {', '.join(SWEEPS)}",
             run="unswayed factors … --strengths FILE.csv",
         )  # fmt: skip
-    return found
+    return strengths
 
 
 def augmentation_groups(errors: pl.DataFrame, least: int = LEAST_MODELS) -> pl.DataFrame:

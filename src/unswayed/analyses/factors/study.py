@@ -152,11 +152,11 @@ def _swept(study: Study) -> tuple[pl.DataFrame, pl.DataFrame, int]:
 def compared(study: Study) -> pl.DataFrame:
     if study.pair is None:
         raise UserError("the table compare needs two models", run="unswayed factors … --models A,B")
-    found = {answers.model: answers for answers in study.answers() if answers.model in study.pair}
+    chosen = {answers.model: answers for answers in study.answers() if answers.model in study.pair}
     for name in study.pair:
-        if name not in found:
+        if name not in chosen:
             raise unknown("model", name, [answers.model for answers in study.answers()])
-    a, b = (found[name] for name in study.pair)
+    a, b = (chosen[name] for name in study.pair)
     return model_types.compare_models(study.annotations, a, b, study.right, **study.intervals)
 
 

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypedDict
 
 import numpy as np
 from scipy import fft, special
@@ -242,6 +243,14 @@ def shrink(means: np.ndarray, n: np.ndarray, squares: np.ndarray) -> np.ndarray:
     return center + (means - center) * between / (between + within / n)
 
 
+class Resampling(TypedDict, total=False):
+    """Keywords of functions whose intervals resample photographs; the defaults are those of `IntervalSettings`."""
+
+    resamples: int
+    level: float
+    seed: int
+
+
 @dataclass(frozen=True)
 class IntervalSettings:
     """How intervals are made: resamples and their seed, the level, and `auto`, `bootstrap` or `score`."""
@@ -350,6 +359,19 @@ def estimates(
 
 
 BINS = 15
+
+
+def with_average(differences: np.ndarray, averaged: list[int]) -> np.ndarray:
+    """Return the columns and one more: each photograph's part in the mean of the averaged columns' means, or NaN.
+
+    Without gaps that is the mean over columns; a column with gaps has the same weight as the others.
+    """
+    chosen = differences[:, averaged]
+    there = ~np.isnan(chosen)
+    part = np.where(there, chosen, 0.0) / np.maximum(there.sum(axis=0), 1)
+    present = there.any(axis=1)
+    mean = part.sum(axis=1) * present.sum() / max(len(averaged), 1)
+    return np.column_stack([differences, np.where(present, mean, np.nan)])
 
 
 def expected_calibration_error(correct: np.ndarray, probability: np.ndarray, bins: int = BINS) -> float:

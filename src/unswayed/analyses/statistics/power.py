@@ -271,12 +271,12 @@ def _sampled_flip_power(chances: np.ndarray, n: int, alpha: float) -> float:
     down, up = chances[:runs][::-1], chances[runs + 1 :]
     drawn = _sampled_counts(chances, n, 1000)
     sizes = drawn[:, :runs][:, ::-1] + drawn[:, runs + 1 :]
-    null, found = (signed_sum_chances(sizes, share) for share in (0.5, up / np.maximum(up + down, 1e-300)))
+    null, alternative = (signed_sum_chances(sizes, share) for share in (0.5, up / np.maximum(up + down, 1e-300)))
     reach = (null.shape[1] - 1) // 2
     # How likely a sum of at least 1, 2, ... is without an effect: the test rejects where twice that is below alpha.
     tail = null[:, reach:0:-1].cumsum(axis=1)[:, ::-1]
     rejects = 2 * np.maximum(tail, 0.5 ** np.maximum(sizes.sum(axis=1), 1)[:, None]) < alpha
-    return float((rejects * (found[:, 1 : reach + 1] + found[:, : -reach - 1 : -1])).sum(axis=1).mean())
+    return float((rejects * (alternative[:, 1 : reach + 1] + alternative[:, : -reach - 1 : -1])).sum(axis=1).mean())
 
 
 def _normal_flip_power(

@@ -2,8 +2,8 @@
 
 The tensors show widths, levels, blocks, attention, classes and learned variance. What they do not show (head width,
 order of the fused qkv rows, β schedule, prediction, which fixed variance, picture size) comes from, in this order: the
-caller, a sidecar JSON next to the file, the table of known files, guided-diffusion's defaults; an ambiguous file is
-refused.
+caller, a sidecar JSON next to the file, the table of known files (by name, or by the shapes of a published network),
+guided-diffusion's defaults; the head width has none, and an ambiguous file is refused.
 """
 
 from __future__ import annotations
@@ -27,6 +27,13 @@ FACTS = (*_NUMBERS, "qkv_order", "beta_schedule", "prediction_type", "variance_t
 QKV_ORDERS = ("legacy", "new")
 DEFAULT_HEADS = 4  # guided-diffusion's num_heads, used when num_head_channels is -1
 # guided-diffusion's defaults: channel multipliers by picture size. No other size has the levels of 64×64.
+# The published networks by the widths of their levels and the blocks of a level, by which a renamed file is recognized.
+PUBLISHED = {
+    ((128, 256, 256, 512, 512, 1024, 1024), 2): "512x512_diffusion",
+    ((256, 256, 512, 512, 1024, 1024), 2): "256x256_diffusion",
+    ((256, 256, 512, 768, 1024), 2): "128x128_diffusion",
+    ((192, 384, 576, 768), 3): "64x64_diffusion",
+}
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
@@ -103,7 +110,13 @@ def settle(layout: Layout, path: Path, facts: Facts, size: int | None = None) ->
     """The facts that the tensors do not show, each from the first place that states it; refused if ambiguous."""
     from unswayed.files.downloads import KNOWN
 
-    listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
+    name = path.stem if path.stem in KNOWN else PUBLISHED.get((layout.channels, layout.layers))
+    listed = {} if name is None else dict(KNOWN[name].facts)
+    # All of them attend at 32×32 and below.
+    if name != path.stem and layout.attention != tuple(
+        listed.get("image_size", 0) >> level <= 32 for level in range(len(layout.channels))
+    ):
+        listed = {}
     stated = {**listed, **read_sidecar(path), **{key: value for key, value in facts.items() if value is not None}}
     if "num_heads" in facts and "num_head_channels" not in facts:
         stated.pop("num_head_channels", None)
@@ -129,12 +142,10 @@ def settle(layout: Layout, path: Path, facts: Facts, size: int | None = None) ->
     multipliers = tuple(c / layout.base for c in layout.channels)
     size = stated.get("image_size") or MULTIPLIERS.get(multipliers) or size
     if not doubts:
-        if width is None and heads is None:
-            width = 64
         doubts += _head_doubts(layout, width, heads)
         if size is None:
-            known = sorted(MULTIPLIERS.values())
-            doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {known}")
+            sizes = sorted(MULTIPLIERS.values())
+            doubts.append(f"image_size: multipliers {multipliers} are none of guided-diffusion's {sizes}")
         elif size % 2 ** (len(layout.channels) - 1):
             doubts.append(f"image_size: {size} cannot be halved {len(layout.channels) - 1} times")
     if doubts:
@@ -157,11 +168,13 @@ def settle(layout: Layout, path: Path, facts: Facts, size: int | None = None) ->
 def _head_doubts(layout: Layout, width: int | None, heads: int | None) -> list[str]:
     attended = zip(layout.channels, layout.attention, strict=True)
     widths = sorted({c for c, attends in attended if attends} | {layout.channels[-1]})
+    possible = [w for w in (8, 16, 32, 48, 64, 96, 128) if all(c % w == 0 for c in widths)]
+    if width is None and heads is None:
+        return [f"num_head_channels: the tensors do not show it; one of {possible}"]
     if width is None:
         return [f"num_heads: {heads} does not divide {widths}"] if any(c % (heads or 1) for c in widths) else []
     if not any(c % width for c in widths):
         return []
-    possible = [w for w in (8, 16, 32, 48, 64, 96, 128) if all(c % w == 0 for c in widths)]
     return [f"num_head_channels: {width} does not divide {widths}; one of {possible}"]
 
 

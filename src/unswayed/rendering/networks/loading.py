@@ -7,15 +7,18 @@ raw = network(x, t)                  # (N, 3, H, W) and (N,) on the 0…999 scal
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.downloads import KNOWN, cached
+from unswayed.files.storage import cache_folder
 from unswayed.files.whole import sha256
 from unswayed.jobs.resources import is_out_of_memory
 
@@ -143,6 +146,12 @@ def _bytes_a_picture(network: Network, size: int) -> int:
         raise out_of_memory(network, size) from None
     # Ten more float32 pictures are the sampler's state.
     return torch.cuda.max_memory_allocated(device) - before + 40 * 3 * size * size
+
+
+def compiled(module: nn.Module) -> nn.Module:
+    """The module compiled for one shape of its input; what the compiler makes is kept for the next run."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "compiled"))
+    return torch.compile(module, dynamic=False)  # type: ignore[return-value]
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from ..sampling.loop import Job, Settings, denoise_all
 from ..sampling.samplers import SAMPLERS, visited
 from . import hole_of
 
-STEPS, START = 24, 0.5
+STEPS, START = 24, 0.7
 MULTIPLE = 16  # of the side of the pictures that a compact network takes
 
 

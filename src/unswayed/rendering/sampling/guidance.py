@@ -74,17 +74,17 @@ def complexity(strength: float | Tensor, band: str = "all", slope: float = 0.0) 
     _known_band(band)
 
     def push(x0: Tensor) -> Tensor:
-        # In float64, since smooth pictures have frequencies that float32 would lose; Apple's GPUs have no float64.
-        half = (x0.float() if x0.device.type == "mps" else x0.double()).add(1).div(2)
+        # In float64, since smooth pictures have frequencies that float32 would lose; on a GPU it takes too long.
+        half = (x0.double() if x0.device.type == "cpu" else x0.float()).add(1).div(2)
         spectrum = torch.fft.rfft2(half)
         size = spectrum.abs()
         # Below the rounding error of an exact zero the phase is random, and a flat picture must not be pushed.
         floor = torch.finfo(size.dtype).eps * half.abs().sum(dim=(-2, -1), keepdim=True)
         phase = torch.where(size > floor, spectrum / size.clamp_min(1e-30), torch.zeros_like(spectrum))
         if band == "high":
-            phase = phase * _high(x0)
+            phase = phase * _high(*x0.shape[-2:], x0.device)
         elif slope:
-            phase = phase * _octaves(x0, slope)
+            phase = phase * _octaves(*x0.shape[-2:], slope, x0.device)
         gradient = torch.fft.irfft2(phase, s=x0.shape[-2:]).float() * (0.5 / x0.shape[1])
         return _column(strength, x0) * gradient
 
@@ -133,7 +133,7 @@ def amplitude(x0: Tensor, band: str | Sequence[str] = "all") -> Tensor:
     size = torch.fft.fft2((x0.float() + 1) / 2).abs()
     if "high" in bands:
         whole = torch.tensor([name == "all" for name in bands], device=x0.device).view(-1, 1, 1, 1)
-        size = size * torch.where(whole, 1.0, _high(x0, half=False))
+        size = size * torch.where(whole, 1.0, _high(*x0.shape[-2:], x0.device, half=False))
     return size.mean(dim=(1, 2, 3))
 
 
@@ -188,22 +188,23 @@ def _carried(start: float, steps: int, sampler: str, beta: str) -> float:
     return total_push(levels, chosen.steps(levels))
 
 
-def _high(x0: Tensor, half: bool = True) -> Tensor:
+# Kept on the device, since a copy in every step would make the GPU wait.
+@functools.lru_cache(maxsize=16)
+def _high(high: int, wide: int, device: torch.device, half: bool = True) -> Tensor:
     """1 where a frequency is in the high band; half: for the half plane that `rfft2` gives."""
-    high, wide = x0.shape[-2:]
-    rows = torch.fft.fftfreq(high, device=x0.device)[:, None]
-    columns = (torch.fft.rfftfreq if half else torch.fft.fftfreq)(wide, device=x0.device)[None]
+    rows = torch.fft.fftfreq(high, device=device)[:, None]
+    columns = (torch.fft.rfftfreq if half else torch.fft.fftfreq)(wide, device=device)[None]
     return ((rows.square() + columns.square()).sqrt() >= HIGH_BAND).float()
 
 
-def _octaves(x0: Tensor, slope: float) -> Tensor:
+@functools.lru_cache(maxsize=16)
+def _octaves(high: int, wide: int, slope: float, device: torch.device) -> Tensor:
     """f^−slope for the half plane that `rfft2` gives, 0 at f = 0, with a root mean square of 1 over all frequencies."""
-    high, wide = x0.shape[-2:]
     frequency = np.hypot(np.fft.fftfreq(high)[:, None], np.fft.fftfreq(wide)[None])
     frequency[0, 0] = np.inf
     weight = frequency**-slope
     weight = weight / np.sqrt(np.mean(weight**2))
-    return torch.as_tensor(weight[:, : wide // 2 + 1], dtype=torch.float32, device=x0.device)
+    return torch.as_tensor(weight[:, : wide // 2 + 1], dtype=torch.float32, device=device)
 
 
 def _column(strength: float | Tensor, x0: Tensor) -> Tensor:

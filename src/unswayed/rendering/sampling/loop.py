@@ -6,6 +6,7 @@ next one takes its slot, so every pass of the network is full for any mixture of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from unswayed.choices import GuidanceName
 from ..networks import Network
 from . import Schedule, as_seeds, normal, predicted_x0, step_sigma
 from . import guidance as guiding
-from .samplers import Sampler
+from .samplers import SAMPLERS, Sampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +60,10 @@ class Settings:
     guidance: GuidanceName = "calibrated"
     guide: guiding.Guide | None = None
     exact: Network | None = None
-    watch: Callable[[Sequence[int], Sequence[int], Tensor, Tensor], None] | None = None
+    watch: Callable[[Sequence[Any], Sequence[int], Tensor, Tensor], None] | None = None
+
+
+Take = Callable[[], tuple[Any, Job] | None]
 
 
 # Numbers of the noise draws: 0 for the first x_t; then, per step, one for the sampler and one for the object.
@@ -71,110 +75,153 @@ _COLUMNS = (
 
 def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
     """(K, 10) float64: for each pass of one picture its timestep, its ᾱ and the sampler's numbers (_COLUMNS)."""
-    alpha_bar = Schedule.respaced(1000, network.beta_schedule).alpha_bar[job.timesteps]
-    steps = settings.sampler.steps(alpha_bar)
-    published, scale = settings.guidance != "calibrated", 0.0
+    levels = tuple(job.timesteps.tolist()), tuple(job.rising.tolist())
+    facts = job.kind, job.start, job.steps, network.beta_schedule, settings.sampler.name, settings.guidance
+    return _levels_table(*levels, *facts)
+
+
+@functools.lru_cache(maxsize=256)
+def _levels_table(
+    timesteps: tuple[int, ...],
+    rising: tuple[int, ...],
+    kind: str | None,
+    start: float,
+    steps: int,
+    beta: str,
+    sampler: str,
+    guidance: GuidanceName,
+) -> np.ndarray:
+    full = Schedule.respaced(1000, beta).alpha_bar
+    alpha_bar = full[list(timesteps)]
+    numbers = SAMPLERS[sampler].steps(alpha_bar)
+    published, scale = guidance != "calibrated", 0.0
     if published:
         scale = 1.0  # even where an edit is not guided, since the released code's range loss is always on
-    elif job.kind is not None:
-        scale = guiding.calibration(job.kind, job.start, job.steps, settings.sampler.name, network.beta_schedule)
+    elif kind is not None:
+        scale = guiding.calibration(kind, start, steps, sampler, beta)
     table = np.zeros((len(alpha_bar), len(_COLUMNS)))
-    table[:, 0], table[:, 1] = job.timesteps, alpha_bar
+    table[:, 0], table[:, 1] = timesteps, alpha_bar
     # Paper and released code blend the object at the level of this step, ours at the level of the next.
     object_alpha_bar = alpha_bar[:-1] if published else alpha_bar[1:]
-    numbers = [getattr(steps, name) for name in _COLUMNS[2:-1]]
-    table[:-1, 2:] = np.stack([*numbers, object_alpha_bar], axis=1)
+    table[:-1, 2:] = np.stack([*(getattr(numbers, name) for name in _COLUMNS[2:-1]), object_alpha_bar], axis=1)
     table[:, _COLUMNS.index("push")] *= scale
-    if len(job.rising) == 0:
-        return table
-    levels = Schedule.respaced(1000, network.beta_schedule).alpha_bar[[*job.rising, job.timesteps[0]]]
+    levels = full[[*rising, timesteps[0]]]
     keep = np.sqrt((1 - levels[1:]) / (1 - levels[:-1]))
-    rise = np.zeros((len(job.rising), len(_COLUMNS)))
-    rise[:, 0], rise[:, 1], rise[:, 9] = job.rising, levels[:-1], levels[1:]
+    rise = np.zeros((len(rising), len(_COLUMNS)))
+    rise[:, 0], rise[:, 1], rise[:, 9] = rising, levels[:-1], levels[1:]
     rise[:, 2], rise[:, 3] = keep, np.sqrt(levels[1:]) - keep * np.sqrt(levels[:-1])
     return np.concatenate([rise, table])
 
 
-@torch.no_grad()
 def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Settings) -> Iterator[tuple[int, Tensor]]:
     """(position in `jobs`, last x̂0 (3, S, S) float32, not clipped) of each picture when it is done.
 
-    The longest jobs run first, so that few slots are empty at the end. Empty slots repeat a busy slot's numbers.
+    The longest jobs run first, so that few slots are empty at the end.
     """
-    waiting = sorted(
+    order = sorted(
         range(len(jobs)), key=lambda i: (-len(jobs[i].timesteps) - len(jobs[i].rising), str(jobs[i].kind), i)
-    )[::-1]
-    tables = {i: levels_table(jobs[i], network, settings) for i in waiting}
-    state = _State(slots, jobs[0].first.shape[-1], network.device, max(len(job.rising) for job in jobs))
-    while waiting or state.busy:
-        for free in [slot for slot, job in enumerate(state.job) if job < 0][: len(waiting)]:
-            job = waiting.pop()
-            state.enter(free, job, jobs[job], tables[job][0, 1])
-        numbers = state.numbers(tables)
+    )
+    waiting = ((i, jobs[i]) for i in order)
+    return denoise(network, lambda: next(waiting, None), slots, settings)
+
+
+@torch.no_grad()
+def denoise(network: Network, take: Take, slots: int, settings: Settings) -> Iterator[tuple[Any, Tensor]]:
+    """(key, last x̂0 (3, S, S) float32, not clipped) of each picture when it is done.
+
+    take: is called whenever a slot is free, for the next key and job, or None if there is none at the moment; the
+    loop ends when it returns None and every slot is empty. Empty slots repeat a busy slot's numbers.
+    """
+    state: _State | None = None
+    while True:
+        while (state is None or state.free) and (taken := take()) is not None:
+            key, job = taken
+            state = state or _State(slots, job.first.shape[-1], network.device)
+            state.enter(key, job, levels_table(job, network, settings))
+        if state is None or not state.busy:
+            return
+        numbers = state.numbers()
         labels = None if network.classes is None else state.labels
-        known = torch.cat([state.object * state.mask, state.mask], dim=1) if network.fills else None
-        raw = network(state.x_t, numbers["timestep"].flatten(), labels, known)
+        raw = network(state.x_t, numbers["timestep"].flatten(), labels, state.known if network.fills else None)
         x0 = predicted_x0(raw[:, :3], state.x_t, numbers["alpha_bar"], network.prediction_type)
-        state.correct(x0, jobs)
-        done = [slot for slot in state.busy if state.step[slot] == len(tables[state.job[slot]]) - 1]
+        state.correct(x0)
+        busy, done = state.busy, [slot for slot in state.busy if state.step[slot] == len(state.table[slot]) - 1]
         if settings.watch is not None:
-            settings.watch([state.job[s] for s in state.busy], [state.step[s] for s in state.busy], state.x_t, x0)
+            settings.watch([state.key[slot] for slot in busy], [state.step[slot] for slot in busy], state.x_t, x0)
         for slot in done:
-            yield state.job[slot], x0[slot].clone()
-        if len(done) < len(state.busy):
-            _advance(network, state, numbers, x0, network.variance_output(raw), jobs, settings)
+            yield state.key[slot], x0[slot].clone()
+        if len(done) < len(busy):
+            _advance(network, state, numbers, x0, network.variance_output(raw), settings)
         state.leave(done)
 
 
 class _State:
-    """The slots: tensors on the device, and the job and step of each slot."""
+    """The slots: tensors on the device, and the key, job, table of levels and step of each slot."""
 
-    def __init__(self, slots: int, size: int, device: torch.device, rising: int = 0) -> None:
+    def __init__(self, slots: int, size: int, device: torch.device) -> None:
         shape = (slots, 3, size, size)
         self.device = device
         # What x̂0 lacked at each rising level of a slot's picture.
-        self.lacking = torch.zeros((slots, rising, 3, size, size), device=device)
-        self.first = torch.zeros(shape, device=device)
-        self.x_t = torch.zeros(shape, device=device)
-        self.previous_x0 = torch.zeros(shape, device=device)
-        self.object = torch.zeros(shape, device=device)
+        self.lacking = torch.zeros((slots, 0, *shape[1:]), device=device)
+        self.first, self.eps, self.x_t, self.previous_x0, self.object = (
+            torch.zeros(shape, device=device) for _ in range(5)
+        )
         self.mask = torch.zeros((slots, 1, size, size), device=device)
-        self.seeds = torch.zeros(slots, dtype=torch.int64, device=device)
-        self.labels = torch.zeros(slots, dtype=torch.int64, device=device)
-        self.job = [-1] * slots
+        self.known = torch.zeros((slots, 4, size, size), device=device)
+        self.seeds, self.labels = (torch.zeros(slots, dtype=torch.int64, device=device) for _ in range(2))
+        self.key: list[Any] = [None] * slots
+        self.job: list[Job | None] = [None] * slots
+        self.table: list[np.ndarray] = [np.empty(0)] * slots
         self.step = [0] * slots
 
     @property
     def busy(self) -> list[int]:
-        return [slot for slot, job in enumerate(self.job) if job >= 0]
+        return [slot for slot, job in enumerate(self.job) if job is not None]
 
-    def enter(self, slot: int, position: int, job: Job, alpha_bar: float) -> None:
-        self.job[slot], self.step[slot] = position, 0
+    @property
+    def free(self) -> bool:
+        return None in self.job
+
+    def enter(self, key: Any, job: Job, table: np.ndarray) -> None:
+        """Put a picture with its first noise into a free slot."""
+        slot, alpha_bar = self.job.index(None), table[0, 1]
+        self.key[slot], self.job[slot], self.table[slot], self.step[slot] = key, job, table, 0
+        missing = len(job.rising) - self.lacking.shape[1]
+        if missing > 0:
+            more = self.lacking.new_zeros((len(self.job), missing, *self.x_t.shape[1:]))
+            self.lacking = torch.cat([self.lacking, more], dim=1)
         self.seeds[slot] = self.upload(as_seeds([job.seed])[0], torch.int64)
         self.labels[slot] = 0 if job.label is None else job.label
         self.object[slot] = self.upload(job.object, torch.float32)
         self.mask[slot] = self.upload(job.mask, torch.float32)
+        torch.mul(self.object[slot], self.mask[slot], out=self.known[slot, :3])
+        self.known[slot, 3:] = self.mask[slot]
         self.previous_x0[slot] = 0
-        eps = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
+        self.eps[slot] = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
         self.first[slot] = self.upload(job.first, torch.float32)
-        self.x_t[slot] = np.sqrt(alpha_bar) * self.first[slot] + np.sqrt(1 - alpha_bar) * eps
+        self.x_t[slot] = np.sqrt(alpha_bar) * self.first[slot] + np.sqrt(1 - alpha_bar) * self.eps[slot]
 
-    def correct(self, x0: Tensor, jobs: Sequence[Job]) -> None:
+    def correct(self, x0: Tensor) -> None:
         """Make x̂0 the picture itself on the way up and at the top, and add what it lacked there on the way down."""
-        for slot in self.busy:
-            levels, step = len(jobs[self.job[slot]].rising), self.step[slot]
-            if step < levels:
-                torch.sub(self.first[slot], x0[slot], out=self.lacking[slot, step])
-            if levels and step <= levels:
-                x0[slot] = self.first[slot]
-            elif levels < step <= 2 * levels:
-                x0[slot] += self.lacking[slot, 2 * levels - step]
+        places = [(slot, self.step[slot], len(job.rising)) for slot, job in enumerate(self.job) if job is not None]
+        up = [(slot, step) for slot, step, levels in places if step < levels]
+        top = [slot for slot, step, levels in places if levels and step <= levels]
+        down = [(slot, 2 * levels - step) for slot, step, levels in places if levels < step <= 2 * levels]
+        if up:
+            rows, steps = self.upload(up, torch.int64).unbind(1)
+            self.lacking[rows, steps] = self.first[rows] - x0[rows]
+        if top:
+            rows = self.upload(top, torch.int64)
+            x0[rows] = self.first[rows]
+        if down:
+            rows, steps = self.upload(down, torch.int64).unbind(1)
+            x0[rows] += self.lacking[rows, steps]
 
-    def numbers(self, tables: dict[int, np.ndarray]) -> dict[str, Tensor]:
+    def numbers(self) -> dict[str, Tensor]:
         """The current row of every slot's table as columns (slots, 1, 1, 1) float32; empty slots repeat a busy one."""
         spare = self.busy[0]
-        rows = [tables[self.job[s]][self.step[s]] if self.job[s] >= 0 else tables[self.job[spare]][self.step[spare]]
-                for s in range(len(self.job))]  # fmt: skip
+        sources = [spare if job is None else slot for slot, job in enumerate(self.job)]
+        rows = [self.table[slot][self.step[slot]] for slot in sources]
         columns = self.upload(np.stack(rows, axis=1), torch.float32)
         return {name: column.view(-1, 1, 1, 1) for name, column in zip(_COLUMNS, columns, strict=True)}
 
@@ -186,15 +233,26 @@ class _State:
         return here.to(self.device, non_blocking=True)
 
     def draw(self, purpose: int) -> Tensor:
-        """Noise (slots, 3, S, S) for this step of every slot."""
+        """New noise (slots, 3, S, S) for this step of every slot."""
         draws = self.upload([2 * step + purpose for step in self.step], torch.int64)
-        return normal(self.seeds, draws if purpose else 0, self.x_t.shape[1:])
+        return normal(self.seeds, draws, self.x_t.shape[1:])
+
+    def guided(self, kind: str, band: str | None = None) -> dict[int, float]:
+        """Slots that are pushed in this step by guidance of this kind and band, with their strengths."""
+        pushed = _COLUMNS.index("push")
+        return {
+            slot: job.strength
+            for slot, job in enumerate(self.job)
+            if job is not None
+            and (job.kind, job.band) == (kind, band or job.band)
+            and self.table[slot][self.step[slot], pushed]
+        }
 
     def leave(self, done: Sequence[int]) -> None:
         for slot in self.busy:
             self.step[slot] += 1
         for slot in done:
-            self.job[slot], self.step[slot] = -1, 0
+            self.key[slot], self.job[slot], self.step[slot] = None, None, 0
 
 
 def _advance(
@@ -203,53 +261,53 @@ def _advance(
     numbers: dict[str, Tensor],
     x0: Tensor,
     variance_output: Tensor | None,
-    jobs: Sequence[Job],
     settings: Settings,
 ) -> None:
     """Move every slot one step on: guide it, step, and blend the object in at the new level."""
     # Second-order samplers follow the drift closely enough that a learned variance would count it twice.
     sigma, ratio = step_sigma(network, numbers, variance_output if settings.sampler.by_variance else None)
-    push = _push(network, state, numbers, x0, jobs, settings)
+    push = _push(network, state, numbers, x0, settings)
     target = x0 + numbers["memory"] * (x0 - state.previous_x0)
     if push is not None:
         # Algorithm 1's mean + λ·Σ·∇ is x̂0 moved by λ·Σ/toward·∇: the table holds it for the posterior's variance.
         moved = numbers["push"] * push
         target = target + (moved if ratio is None else ratio * moved) * (1 - state.mask)
     x_t = numbers["keep"] * state.x_t + numbers["toward"] * target
+    eps = state.eps
     if settings.sampler.stochastic:
-        x_t = x_t + sigma * state.draw(_STEP)
-    eps = state.draw(_OBJECT if settings.sampler.stochastic else _FIRST)
+        x_t, eps = x_t + sigma * state.draw(_STEP), state.draw(_OBJECT)
     alpha_bar = numbers["object_alpha_bar"]
     state.x_t = torch.lerp(x_t, alpha_bar.sqrt() * state.object + (1 - alpha_bar).sqrt() * eps, state.mask)
     state.previous_x0 = x0
 
 
-def _push(
-    network: Network, state: _State, numbers: dict[str, Tensor], x0: Tensor, jobs: Sequence[Job], settings: Settings
-) -> Tensor | None:
+def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tensor, settings: Settings) -> Tensor | None:
     """Strength × ∇ for every slot, (slots, 3, S, S), or None if no slot is guided."""
-    current = [jobs[job] if job >= 0 else None for job in state.job]
     total: Tensor | None = None
+    calibrated = settings.guidance == "calibrated"
+    pushes: list[tuple[dict[int, float], Callable[[Tensor, Tensor], guiding.Push]]] = []
     if settings.guidance == "released":
-        total = _through(settings.exact or network, state, numbers, current)
+        total = _through(settings.exact or network, state, numbers)
     else:
+        slope = guiding.SLOPE if calibrated else 0.0
         for band in guiding.BANDS:
-            chosen = [job.strength if job and job.kind == "complexity" and job.band == band else 0.0 for job in current]
-            if any(chosen):
-                slope = guiding.SLOPE if settings.guidance == "calibrated" else 0.0
-                push = guiding.complexity(state.upload(chosen, torch.float32), band, slope)(x0)
-                total = push if total is None else total + push
-    attacked = {slot: job.strength for slot, job in enumerate(current) if job and job.kind == "adversarial"}
-    if attacked:
+            pushes.append((state.guided("complexity", band), functools.partial(_complexity, band, slope)))
+    if attacked := state.guided("adversarial"):
         assert settings.guide is not None
-        count, seen = len(attacked), padded(list(attacked), state.device)
-        rows = state.upload(seen, torch.int64)
-        scale = state.upload([attacked[slot] for slot in seen], torch.float32)
-        limit = guiding.LIMIT if settings.guidance == "calibrated" else None
-        push = guiding.adversarial(settings.guide, state.labels[rows], scale, limit)(x0[rows])
-        total = torch.zeros_like(x0) if total is None else total
-        total = total.index_add(0, rows[:count], push[:count])
+        attack = functools.partial(guiding.adversarial, settings.guide, limit=guiding.LIMIT if calibrated else None)
+        pushes.append((attacked, lambda rows, strength: attack(state.labels[rows], strength)))
+    for chosen, push in pushes:
+        if chosen:
+            count, seen = len(chosen), padded(list(chosen), state.device)
+            rows = state.upload(seen, torch.int64)
+            strength = state.upload([chosen[slot] for slot in seen], torch.float32)
+            total = torch.zeros_like(x0) if total is None else total
+            total = total.index_add(0, rows[:count], push(rows, strength)(x0[rows])[:count])
     return total
+
+
+def _complexity(band: str, slope: float, rows: Tensor, strength: Tensor) -> guiding.Push:
+    return guiding.complexity(strength, band, slope)
 
 
 def padded(slots: list[int], device: torch.device) -> list[int]:
@@ -258,11 +316,11 @@ def padded(slots: list[int], device: torch.device) -> list[int]:
     return slots + slots[-1:] * missing
 
 
-def _through(network: Network, state: _State, numbers: dict[str, Tensor], current: Sequence[Job | None]) -> Tensor:
+def _through(network: Network, state: _State, numbers: dict[str, Tensor]) -> Tensor:
     strength = torch.tensor(
-        [job.strength if job and job.kind == "complexity" else 0.0 for job in current], device=state.device
+        [job.strength if job and job.kind == "complexity" else 0.0 for job in state.job], device=state.device
     )
-    bands = [job.band if job else "all" for job in current]
+    bands = [job.band if job else "all" for job in state.job]
     labels = None if network.classes is None else state.labels
 
     def denoise(x_t: Tensor) -> Tensor:

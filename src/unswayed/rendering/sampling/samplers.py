@@ -124,6 +124,7 @@ def find_sampler(name: str, steps: int | None = None) -> Sampler:
     return SAMPLERS[name]
 
 
+@functools.lru_cache(maxsize=256)
 def visited(start: float, steps: int, spacing: str = "respaced", beta: str = "linear") -> np.ndarray:
     """The timesteps of one picture, (K,) int64, from the noisiest to the cleanest; the last pass's x̂0 is the result.
 

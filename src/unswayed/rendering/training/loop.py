@@ -56,6 +56,7 @@ def losses(
     noise: Tensor,
     stretch: Tensor,
     known: Tensor,
+    counted: Tensor,
     alpha_bar: Tensor,
     critic: Critic | None = None,
     shift: Tensor | None = None,
@@ -64,6 +65,7 @@ def losses(
     variance, and the critic's distance between x̂0 and the picture (0 without a critic, and from t = 620 on).
 
     known: (N, 1, H, W), 1 where the network is given the pixels of the clean picture; the errors count less there.
+    counted: (N, 1, H, W), 0 where errors do not count: a hole is to be filled with background, not with an object.
     """
     a = alpha_bar[t].sqrt().view(-1, 1, 1, 1)
     s = (1 - alpha_bar[t]).sqrt().view(-1, 1, 1, 1)
@@ -76,11 +78,11 @@ def losses(
     error = (out[:, :3] - (a * noise - s * clean)).square()
     log_variance = out[:, 3:].clamp(-14, 4)
     doubt = 0.5 * (error.detach() * torch.exp(-log_variance) + log_variance)
-    weight = 1 - (1 - OUTSIDE) * known
-    weight = weight / (3 * weight.sum(dim=(1, 2, 3), keepdim=True))
+    weight = (1 - (1 - OUTSIDE) * known) * counted
+    weight = weight / (3 * weight.sum(dim=(1, 2, 3), keepdim=True).clamp_min(1))
     unlike = torch.zeros_like(a.flatten())
     if critic is not None and shift is not None:
-        x0 = torch.lerp(a * x_t - s * out[:, :3], clean, known)
+        x0 = torch.lerp(clean, a * x_t - s * out[:, :3], (1 - known) * counted)
         with torch.autocast(clean.device.type, torch.bfloat16):
             unlike = critic(shifted(x0, shift), shifted(clean, shift)) * (t < 620)
     return (error * weight).sum(dim=(1, 2, 3)), (doubt * weight).sum(dim=(1, 2, 3)), unlike
@@ -151,8 +153,9 @@ class Trainer:
     def advance(self) -> tuple[Tensor, Tensor]:
         """One optimizer step; returns the batch's timesteps and losses, still on the device."""
         recipe, generator = self.recipe, self.generator()
-        clean = self.photos.crops(recipe.batch, generator)
+        clean, objects = self.photos.crops(recipe.batch, generator)
         known, filling = self.photos.known(recipe.batch, generator)
+        counted = 1 - objects * (1 - known) * filling.view(-1, 1, 1, 1)
         t = noise_levels(recipe, filling, generator)
         noise = torch.randn(clean.shape, generator=generator, device=self.device).contiguous(
             memory_format=torch.channels_last
@@ -161,7 +164,7 @@ class Trainer:
         stretch[::2] = 1
         shift = torch.randint(0, 9, (2,), generator=generator, device=self.device)
         error, doubt, unlike = self.losses(
-            self.network, clean, t, noise, stretch, known, self.alpha_bar, self.critic, shift
+            self.network, clean, t, noise, stretch, known, counted, self.alpha_bar, self.critic, shift
         )
         (error.mean() + recipe.doubt_weight * doubt.mean() + recipe.perceptual * unlike.mean()).backward()
         for optimizer in self.optimizers:
@@ -192,7 +195,7 @@ class Trainer:
             for level in levels:
                 t = torch.full((len(self.held),), level, device=self.device)
                 parts = [
-                    losses(self.average, c, i, n, o, k, self.alpha_bar, self.critic, torch.zeros_like(t[:2]))
+                    losses(self.average, c, i, n, o, k, k * 0 + 1, self.alpha_bar, self.critic, torch.zeros_like(t[:2]))
                     for c, i, n, o, k in zip(*(x.split(25) for x in (self.held, t, noise, ones, given)), strict=True)
                 ]
                 result[f"{level}{name}"] = round(float(torch.cat([part[0] for part in parts]).mean()), 5)

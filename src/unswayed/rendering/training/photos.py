@@ -81,7 +81,10 @@ def _sample_files(suffix: str) -> list[Traversable]:
 
 @dataclass(frozen=True)
 class Photos:
-    """Every photograph at every scale, flat: pixels (P, 3) uint8; start, width, height (K,) of each picture."""
+    """Every photograph at every scale, flat: pixels (P, 4) uint8; start, width, height (K,) of each picture.
+
+    The fourth channel is 255 where the photograph's mask has an object, and 0 everywhere if there is no mask.
+    """
 
     pixels: Tensor
     starts: Tensor
@@ -108,8 +111,10 @@ class Photos:
         columns = [flag.view(-1, 1, 1, 1).float() for flag in (filling, around)]
         return columns[0] * (1 - shape) + columns[1] * shape, filling
 
-    def crops(self, number: int, generator: torch.Generator) -> Tensor:
-        """(number, 3, 256, 256) float32 in [-1, 1], channels last: random photograph, scale, position, flip, tone."""
+    def crops(self, number: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """(number, 3, 256, 256) float32 in [-1, 1], channels last: random photograph, scale, position, flip, tone;
+        and (number, 1, 256, 256) float32, 1 where an object or its rim is.
+        """
         device = self.pixels.device
 
         def draw(*shape: int) -> Tensor:
@@ -123,7 +128,9 @@ class Photos:
         columns = torch.where(draw(number, 1) < 0.5, along, SIDE - 1 - along) + x[:, None]
         rows = (along + y[:, None]) * self.widths[picture][:, None] + self.starts[picture][:, None]
         crops = self.pixels[rows[:, :, None] + columns[:, None, :]]
-        return _tones(crops, draw(number, 1, 1, 1), draw(number, 1, 1, 1), draw(number, 1, 1, 1)).permute(0, 3, 1, 2)
+        toned = _tones(crops[..., :3], draw(number, 1, 1, 1), draw(number, 1, 1, 1), draw(number, 1, 1, 1))
+        objects = F.max_pool2d((crops[..., 3] > 127).float()[:, None], 9, 1, 4)
+        return toned.permute(0, 3, 1, 2), objects
 
 
 def _tones(crops: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
@@ -192,12 +199,17 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
     """Photographs to train on, and (held_out, 3, 256, 256) float32 center crops of the held-out ones.
 
     The held-out photographs are those with the smallest file hashes, so the choice depends only on the files. A file
-    NAME.png beside NAME.jpg is the mask of its object: its shape is one of the holes, with those of the sample's masks.
+    NAME.png beside NAME.jpg is the mask of its object: its shape is one of the holes, with those of the sample's masks,
+    and no hole is to be filled with that object.
     """
     pictures_of = dict(read_photos(paths))
     photographs = {name.rpartition(".")[0] for name in pictures_of if not name.lower().endswith(".png")}
-    masks = [name for name in pictures_of if name.lower().endswith(".png") and name[:-4] in photographs]
-    shapes = [file.read_bytes() for file in _sample_files(".png")] + [pictures_of.pop(name) for name in masks]
+    masks = {
+        name[:-4]: pictures_of.pop(name)
+        for name in list(pictures_of)
+        if name.lower().endswith(".png") and name[:-4] in photographs
+    }
+    shapes = [file.read_bytes() for file in _sample_files(".png")] + list(masks.values())
     files = list(pictures_of.items())
     if len(files) <= held_out:
         raise UserError(
@@ -207,8 +219,10 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
     out = set(sorted(range(len(files)), key=lambda i: digests[i])[:held_out])
     sample = sample_hashes()
     with ThreadPoolExecutor() as pool:
-        pyramids = list(pool.map(lambda file: _pyramid(file[0], file[1], sample), files))
-    crops = [_center(pyramids[i][0]) for i in sorted(out)]
+        pyramids = list(
+            pool.map(lambda file: _pyramid(file[0], file[1], masks.get(file[0].rpartition(".")[0]), sample), files)
+        )
+    crops = [_center(pyramids[i][0])[..., :3] for i in sorted(out)]
     kept = [i for i in range(len(files)) if i not in out]
     pictures = [picture for i in kept for picture in pyramids[i]]
     sizes = torch.tensor([p.shape[:2] for p in pictures])
@@ -216,7 +230,7 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
     count = torch.tensor([len(pyramids[i]) for i in kept])
     listing = "\n".join(sorted(f"{digests[i]}  {Path(files[i][0]).name}" for i in kept))
     photos = Photos(
-        pixels=torch.from_numpy(np.concatenate([p.reshape(-1, 3) for p in pictures])).to(device),
+        pixels=torch.from_numpy(np.concatenate([p.reshape(-1, 4) for p in pictures])).to(device),
         starts=(areas.cumsum(0) - areas).to(device),
         widths=sizes[:, 1].to(device),
         heights=sizes[:, 0].to(device),
@@ -230,8 +244,10 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
     return photos, (held.float() / 127.5 - 1).to(device)
 
 
-def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """The photograph with its short side at each scale up to its own; refused if it is a sample photograph."""
+def _pyramid(name: str, data: bytes, mask: bytes | None, sample: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The photograph and its mask, (H, W, 4), with its short side at each scale up to its own; refused if it is a
+    sample photograph.
+    """
     try:
         image = read_picture(data)
     except BadPicture as error:
@@ -245,6 +261,11 @@ def _pyramid(name: str, data: bytes, sample: dict[str, np.ndarray]) -> list[np.n
                 f"{name} looks like the sample photograph {other}: a network trained on it cannot be evaluated on it",
                 run=f"remove {name} and start again",
             )
+    decoded = None if mask is None else cv2.imdecode(np.frombuffer(mask, np.uint8), cv2.IMREAD_GRAYSCALE)
+    objects: np.ndarray = np.zeros(image.shape[:2], np.uint8)
+    if decoded is not None:
+        objects = cv2.resize(decoded, image.shape[1::-1], interpolation=cv2.INTER_NEAREST)
+    image = np.dstack([image, np.where(objects >= 128, 255, 0).astype(np.uint8)])
     short = min(image.shape[:2])
     pictures: list[np.ndarray] = []
     for scale in SCALES:

@@ -27,13 +27,32 @@ Value: TypeAlias = float | str | bool | None
 Values: TypeAlias = Mapping[str, Mapping[str, Value]]
 
 
+# What the page calls the parameters of our own edits.
+LABELS = {
+    ("background", "kind"): "background",
+    ("background", "strength"): "strength of the guidance",
+    ("background", "band"): "frequencies",
+    ("size", "rate"): "object size",
+    ("direction", "degrees"): "turned by, degrees",
+    ("position", "x"): "room to its left",
+    ("position", "y"): "room above it",
+    ("occlusion", "share"): "hidden",
+    ("lighting", "stops"): "more light, stops",
+    ("lighting", "where"): "what is lit",
+    ("blur", "pixels"): "blur, pixels",
+    ("blur", "where"): "what is blurred",
+    ("color", "hue"): "hue turned by, degrees",
+    ("color", "saturation"): "saturation, times its own",
+}
+
+
 @dataclass(frozen=True)
 class Control:
     """One parameter of one edit, as shown on the page.
 
-    explains: what it means, with its range and unit; first: the value that changes nothing, where the edit declares
-    one; choices: of a list, empty for a slider from `low` to `high`; log: the slider has a logarithmic scale; word: the
-    value of the checkbox next to the slider (`full`, `random`), or None.
+    explains: what it means; first: the value that changes nothing, where the edit declares one; choices: of a list,
+    empty for a slider from `low` to `high`; log: the slider has a logarithmic scale; word: the value of the checkbox
+    next to the slider (`full`, `random`), or None.
     """
 
     edit: str
@@ -50,6 +69,21 @@ class Control:
     @property
     def key(self) -> tuple[str, str]:
         return self.edit, self.parameter
+
+    @property
+    def label(self) -> str:
+        return LABELS.get(self.key, f"{self.edit}: {self.parameter}") + (", %" if self.is_share else "")
+
+    @property
+    def is_share(self) -> bool:
+        """Whether its values lie from 0 to 1; the page shows them in percent."""
+        return not self.choices and self.low >= 0 and self.high <= 1
+
+    def on_page(self, value: Any) -> Any:
+        return float(f"{100 * value:.4g}") if self.is_share and isinstance(value, int | float) else value
+
+    def from_page(self, value: Any) -> Any:
+        return float(f"{value / 100:.6g}") if self.is_share and isinstance(value, int | float) else value
 
 
 @dataclass(frozen=True)
@@ -71,9 +105,11 @@ class Group:
 
 
 def groups() -> tuple[Group, ...]:
-    """Return every edit, including those of other packages, in the order in which they are applied."""
+    """Return every edit but controls, including those of other packages, in the order in which they are applied."""
     shown = []
     for edit in all_edits().values():
+        if edit.control == edit.name:  # it changes nothing
+            continue
         controls = tuple(
             _control(edit, name, field)
             for name, field in parameters(edit).items()
@@ -91,7 +127,6 @@ def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
     neutral = next((change.neutral for change in edit.changes if change.parameter == name), None)
     candidates = (neutral, field.metadata["first"], field.default, (shown.low + shown.high) / 2)
     first = next(value for value in candidates if isinstance(value, int | float))
-    explains = f"{explains} ({shown.describe().replace(' (sweeps are log-spaced)', '')})"
     first, step = min(max(first, shown.low), shown.high), shown.step or (shown.high - shown.low) / 100
     log, word = shown.spacing == "log", next(iter(shown.words), None)
     return Control(edit.name, name, explains, first, shown.low, shown.high, step, log=log, word=word)
@@ -121,7 +156,7 @@ def values_from(shown: Sequence[Group], flat: Sequence[Value]) -> dict[str, dict
         switched = bool(next(values))
         given = {}
         for control in group.controls:
-            given[control.parameter] = next(values)
+            given[control.parameter] = control.from_page(next(values))
             if control.word is not None and next(values):
                 given[control.parameter] = control.word
         if switched:
@@ -153,9 +188,9 @@ def flat_from(
             start = starts.get(control.key, control.first)
             value = start if wanted is None else wanted.get(control.parameter, start)
             if control.word is None:
-                changed.append(value)
+                changed.append(control.on_page(value))
             else:
-                changed += [start if value == control.word else value, value == control.word]
+                changed += [control.on_page(start if value == control.word else value), value == control.word]
     return changed
 
 
@@ -213,6 +248,11 @@ def place_of(photograph: Photograph, placement: np.ndarray = IDENTITY) -> str:
     return json.dumps(place)
 
 
+def own_box(photograph: Photograph) -> list[float]:
+    """Return left, top, right and bottom of the object's box in the framed photograph, in shares of its sides."""
+    return [round(float(share), 4) for share in np.ravel(box(_object(photograph).points))]
+
+
 def own_values(photograph: Photograph) -> dict[tuple[str, str], float]:
     """Return the values of the controls that leave the object as it is in the photograph, by edit and parameter."""
     framed = _object(photograph)
@@ -227,30 +267,30 @@ def largest_values(photograph: Photograph) -> dict[tuple[str, str], float]:
 
 
 def moved_to(photograph: Photograph, values: Values, text: str) -> tuple[dict[str, dict[str, Value]], int | None]:
-    """Return the values of the changes with the object where a handle was moved to, and the number of that move.
+    """Return the values of the changes with the object where handles were moved to, and the number of that move.
 
-    text: JSON of the page, with the handle, the wanted center, rate and degrees, and the number if it has one. An
+    text: JSON of the page, with the handles, the wanted center, rate and degrees, and the number if it has one. An
     object that would be larger than the frame is made as large as the frame holds. The center is kept if the position
     is changed too.
     """
     try:
         wanted = json.loads(text)
-        handle, serial = wanted["handle"], wanted.get("serial")
+        handles, serial = frozenset(wanted["handles"]), wanted.get("serial")
         (x, y), rate, degrees = wanted["center"], float(wanted["rate"]), float(wanted["degrees"])
         middle = np.array([float(x), float(y)])
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         raise UserError("the place of the object is not readable", allowed="a move of one of the handles") from None
-    if handle not in HANDLES or not np.isfinite([*middle, rate, degrees]).all():
-        raise UserError("the place of the object is not possible", allowed=f"a handle ({', '.join(HANDLES)})")
+    if not handles or not handles <= set(HANDLES) or not np.isfinite([*middle, rate, degrees]).all():
+        raise UserError("the place of the object is not possible", allowed=f"handles ({', '.join(HANDLES)})")
     framed = _object(photograph)
     changed = {name: dict(given) for name, given in values.items()}
     degrees = (degrees + 180) % 360 - 180
     fitting = min(max(rate, SMALLEST), framed.largest(degrees))
-    if handle == "turn":
+    if "turn" in handles:
         changed["direction"] = {**changed.get("direction", {}), "degrees": float(round(degrees))}
-    if handle == "scale" or fitting < WITHIN**2 * rate:
+    if "scale" in handles or fitting < WITHIN**2 * rate:
         changed["size"] = {**changed.get("size", {}), "rate": float(f"{fitting:.3g}")}
-    if handle == "move" or "position" in changed:
+    if "move" in handles or "position" in changed:
         x, y = _shares(framed.at(fitting, degrees), middle)
         changed["position"] = {**changed.get("position", {}), "x": x, "y": y}
     return changed, serial if isinstance(serial, int) else None

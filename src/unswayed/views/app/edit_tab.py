@@ -24,7 +24,6 @@ from .photographs import (
     marked,
     open_sample,
     open_upload,
-    own_mask,
     read_once,
     sample_names,
     uploaded_mask,
@@ -32,32 +31,29 @@ from .photographs import (
 from .studio import Studio
 
 UNKNOWN = -1
-# A press on a thumbnail chooses its photograph; the component's value is the name.
-CHOOSE = """
-element.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-sample]");
-  if (button) { props.value = button.dataset.sample; trigger("input"); }
-});
-"""
 
 
 def edit_tab(page: Component, studio: Studio) -> None:
-    """Build the tab inside the open gradio context: the result in a column that stays in sight, the rest beside it."""
+    """Build the tab inside the open gradio context: the picture in a column that stays in sight, beside it answers and
+    the smallest change, below them the controls."""
     editor = Editor(studio)
+    sample: Component = gr.HTML(
+        PRESETS[0].sample, html_template=_thumbnails(), js_on_load=script("choose.js"), elem_id="sample"
+    )
     with gr.Row():
         with gr.Column(scale=5, min_width=320, elem_id="stage"):
-            with gr.Row(elem_id="presets"):
-                presets = [gr.Button(preset.title, size="sm", min_width=80) for preset in PRESETS]
             result_panel(editor)
         with gr.Column(scale=7, min_width=320):
-            with gr.Row():
-                with gr.Column(min_width=280):
-                    photograph_panel(page, editor, presets)
-                with gr.Column(min_width=280):
-                    changes_panel(editor)
-            editor.compared.render()
             answers_panel(editor)
             search_panel(editor)
+            editor.compared.render()
+            with gr.Row(elem_id="presets"):
+                presets = [gr.Button(preset.title, size="sm", min_width=80) for preset in PRESETS]
+            with gr.Row():
+                with gr.Column(min_width=280):
+                    accordions = changes_panel(editor)
+                with gr.Column(min_width=280):
+                    photograph_panel(page, editor, sample, list(zip(presets, PRESETS, strict=True)), accordions)
 
 
 def result_panel(editor: Editor) -> None:
@@ -65,14 +61,15 @@ def result_panel(editor: Editor) -> None:
     editor.pictures.render()
     editor.note.render()
     with gr.Row():
-        editor.steps.render()
-        rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render")
+        rendering = gr.Button("Render with diffusion", variant="primary", elem_id="render", scale=3)
         cancel = editor.cancel_button("cancel-render")
     working = gr.HTML(elem_id="working")
-    with gr.Row():
-        for button in editor.downloads:
-            button.render()
-    gr.HTML("<p class='quiet'>The record makes the same bytes again: unswayed edit PHOTO --replay RECORD.json</p>")
+    with gr.Accordion("Steps and downloads", open=False, elem_id="downloads"):
+        editor.steps.render()
+        with gr.Row():
+            for button in editor.downloads:
+                button.render()
+        gr.HTML("<p class='quiet'>The record makes the same bytes again: unswayed edit PHOTO --replay RECORD.json</p>")
 
     models, photograph, *others = editor.given
     given, outputs = [models, photograph, editor.steps, *others], [*editor.results, working, cancel]
@@ -87,16 +84,18 @@ def result_panel(editor: Editor) -> None:
     editor.pictures.select(editor.reset, editor.given, [editor.seed, *changed], show_progress="hidden", **PRIVATE)
 
 
-def changes_panel(editor: Editor) -> None:
-    """A switch and the controls of every edit, which handles, chips and presets set as well."""
-    gr.HTML("<h2>2 · Changes</h2>")
+def changes_panel(editor: Editor) -> list[Component]:
+    """A switch and the controls of every edit, which handles, chips and presets set as well; return the accordions."""
+    gr.HTML("<h2>Changes</h2>")
     moved: list[tuple[Component, Component]] = []
+    accordions: list[Component] = []
     for group, (switch, *controls) in zip(editor.groups, editor.parts, strict=True):
-        with gr.Accordion(group.edit, open=group.edit == "size"):
+        with gr.Accordion(group.edit, open=group.edit in PRESETS[0].values) as accordion:
             for component in (switch, *controls):
                 component.render()
             if group.edit == editor.picture.elem_id:
                 editor.picture.render()
+        accordions.append(accordion)
         moved += [(control, switch) for control in controls]
     editor.seed.render()
 
@@ -107,11 +106,11 @@ def changes_panel(editor: Editor) -> None:
         on = f"(...given) => {{ given[{editor.given.index(switch)}] = true; return given; }}"
         control.input(editor.previewed, editor.given, editor.results, js=on, **PRIVATE, **LIGHT)
         control.input(None, None, switch, js="() => true", **PRIVATE)
+    return accordions
 
 
 def answers_panel(editor: Editor) -> None:
     """The predictions of the chosen models, which are also those of the answer on the picture."""
-    gr.HTML("<h2>3 · Predictions</h2>")
     editor.models.render()
     editor.answers.render()
     seen = [editor.photograph, editor.shown, editor.models]
@@ -119,31 +118,33 @@ def answers_panel(editor: Editor) -> None:
     editor.models.input(editor.previewed, editor.given, editor.results, **PRIVATE, **LIGHT)
 
 
-def photograph_panel(page: Component, editor: Editor, presets: list[Component]) -> None:
-    """A sample or an upload, the mask of its object, its true class; every event opens a photograph or changes it."""
+def photograph_panel(
+    page: Component,
+    editor: Editor,
+    sample: Component,
+    presets: list[tuple[Component, Preset]],
+    accordions: list[Component],
+) -> None:
+    """An upload, and the mask of its object and its true class; every event opens a photograph or changes it."""
     segmenter, better = editor.studio.segmenter, editor.studio.better
-    gr.HTML("<h2>1 · Photograph</h2>")
-    sample: Component = gr.HTML(PRESETS[0].sample, html_template=_thumbnails(), js_on_load=CHOOSE, elem_id="sample")
-    upload = gr.File(label="or drop your own photograph (up to 50 MB)", elem_id="upload", height=150)
+    gr.HTML("<h2>Your own photograph</h2>")
+    upload = gr.File(label="drop a photograph (up to 50 MB)", elem_id="upload", height=120)
     problem = gr.HTML(figures.message(""), elem_id="problem")
-    marker: Component = gr.HTML(elem_id="marker", js_on_load=script("marker.js"))
-    with gr.Row():
-        automatic = gr.Button("Find the object", size="sm", elem_id="find-object")
-        given = gr.Button("Use the sample's own mask", size="sm", elem_id="own-mask")
-        mask = gr.UploadButton("Upload a mask", size="sm", elem_id="upload-mask")
-    if better is not None:
-        gr.HTML(figures.better_masks(better), elem_id="better-masks")
-    with gr.Accordion("More about the object", open=False):
-        box = gr.Textbox(label="box around it, in pixels of the photograph: X,Y,W,H", max_lines=1)
-        label = gr.Dropdown(
-            [("unknown", UNKNOWN), *((name, index) for index, name in enumerate(imagenet().classes))],
-            value=UNKNOWN,
-            label="its true class in ImageNet",
-            info="marked in the predictions; needed for an adversarial background",
-        )
-
-    def opened_upload(photograph: Photograph, path: str | None) -> Photograph:
-        return photograph if path is None else open_upload(path, segmenter)
+    with gr.Column(visible=False, elem_id="mask-tools") as tools:
+        marker: Component = gr.HTML(elem_id="marker", js_on_load=script("marker.js"))
+        with gr.Row():
+            automatic = gr.Button("Find the object", size="sm", elem_id="find-object")
+            mask = gr.UploadButton("Upload a mask", size="sm", elem_id="upload-mask")
+        if better is not None:
+            gr.HTML(figures.better_masks(better), elem_id="better-masks")
+        with gr.Accordion("More about the object", open=False):
+            box = gr.Textbox(label="box around it, in pixels of the photograph: X,Y,W,H", max_lines=1)
+            label = gr.Dropdown(
+                [("unknown", UNKNOWN), *((name, index) for index, name in enumerate(imagenet().classes))],
+                value=UNKNOWN,
+                label="its true class in ImageNet",
+                info="marked in the predictions; needed for an adversarial background",
+            )
 
     def labeled(photograph: Photograph, chosen: int | None) -> Photograph:
         return replace(photograph, label=None if chosen is None or chosen < 0 else int(chosen))
@@ -152,23 +153,30 @@ def photograph_panel(page: Component, editor: Editor, presets: list[Component]) 
         drawn = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
         begun = _opening(lambda photograph: marked(photograph, drawn, segmenter))(photograph)
         # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.
-        return (*begun[:2], figures.marker(begun[0]), begun[3])
+        return (*begun[:2], figures.marker(begun[0]), *begun[3:])
 
-    opened = [editor.photograph, problem, marker, label]
+    def opened_upload(photograph: Photograph, path: str | None) -> tuple[object, ...]:
+        """A new photograph begins without the selection and the changes of the old one."""
+        begun = _opening(lambda _: open_upload(str(path), segmenter))(photograph)
+        fresh = begun[0] is not photograph
+        return (*begun, *(("", *editor.cleared()) if fresh else (gr.skip(),) * (1 + len(editor.flat))))
+
+    opened = [editor.photograph, problem, marker, label, tools]
     openings: list[tuple[Any, Callable[..., Photograph], list[Component], str]] = [
         (sample.input, lambda _, name: open_sample(name), [sample], "open_sample"),
-        (upload.upload, opened_upload, [upload], "open_photograph"),
         (automatic.click, lambda photograph: found_by(photograph, segmenter), [], "find_object"),
-        (given.click, own_mask, [], "own_mask"),
         (mask.upload, uploaded_mask, [mask], "upload_mask"),
         (box.submit, lambda shown, text: found_by(shown, segmenter, parse_box(text)), [box], "find_in_box"),
         (label.input, labeled, [label], "true_class"),
     ]
     for event, action, inputs, name in openings:
         editor.follow(event(_opening(action), [editor.photograph, *inputs], opened, api_name=name, **HEAVY))
-    for button, preset in zip(presets, PRESETS, strict=True):
+    every = [*opened, sample, *editor.flat]
+    uploaded: dict[str, Any] = {"api_name": "open_photograph", **HEAVY}
+    editor.follow(upload.upload(opened_upload, [editor.photograph, upload], every, **uploaded))
+    for button, preset in presets:
         begin = functools.partial(_open_preset, editor, preset)
-        editor.follow(button.click(begin, None, [*opened, sample, *editor.flat], **PRIVATE, **HEAVY))
+        editor.follow(button.click(begin, None, [*every, *accordions], **PRIVATE, **HEAVY))
     # Clear the upload field for the next photograph.
     upload.upload(None, None, upload, js="() => null", **PRIVATE)
     editor.follow(marker.select(mark, [editor.photograph], opened, **PRIVATE, **HEAVY))
@@ -187,21 +195,27 @@ def _thumbnails() -> str:
 
 
 def _open_preset(editor: Editor, preset: Preset) -> tuple[object, ...]:
-    return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset))
+    opened = [gr.Accordion(open=group.edit in preset.values) for group in editor.groups]
+    return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset), *opened)
 
 
-def _begun(photograph: Photograph) -> tuple[Photograph, object, object, object]:
+Begun = tuple[Photograph, object, object, object, object]
+
+
+def _begun(photograph: Photograph) -> Begun:
+    """Return the photograph, no problem, and its marker, label and tools, which only an uploaded one has."""
     label = UNKNOWN if photograph.label is None else photograph.label
-    return photograph, figures.message(""), figures.marker(photograph), label
+    marker = figures.marker(photograph) if photograph.own else ""
+    return photograph, figures.message(""), marker, label, gr.Column(visible=photograph.own)
 
 
-def _opening(action: Callable[..., Photograph]) -> Callable[..., tuple[Photograph, object, object, object]]:
+def _opening(action: Callable[..., Photograph]) -> Callable[..., Begun]:
     """Return the action as an event: the new photograph, or the previous one and what was wrong."""
 
-    def event(photograph: Photograph, *given: Any) -> tuple[Photograph, object, object, object]:
+    def event(photograph: Photograph, *given: Any) -> Begun:
         try:
             return _begun(action(photograph, *given))
         except UserError as error:
-            return photograph, figures.message(str(error), "problem"), gr.skip(), gr.skip()
+            return photograph, figures.message(str(error), "problem"), gr.skip(), gr.skip(), gr.skip()
 
     return event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -42,20 +43,16 @@ LIGHT: dict[str, Any] = {"concurrency_limit": 4, "show_progress": "hidden", "tri
 HEAVY: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "heavy"}
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 STATE_KEPT = 7200  # seconds
-# The slider of a range with a logarithmic scale; gradio has only linear ones.
-LOG_SLIDER = """<div class="log">
-  <label><span>${label}</span>
-    <input type="number" min="${low}" max="${high}" step="any" value="${Number(value)}"></label>
-  <p class="quiet">${explains}</p>
-  <div class="ends"><span>${low}</span>
-    <input type="range" min="0" max="1000" step="any" aria-label="${label}" aria-valuetext="${Number(value)}"
-      value="${1000 * Math.log(Math.max(low, Number(value)) / low) / Math.log(high / low)}"><span>${high}</span></div>
-</div>"""
 
 
 def script(name: str) -> str:
-    """Return a file of this folder, for `js_on_load`."""
+    """Return a file of this folder."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def data(value: object) -> str:
+    """Return JSON for a script of the page, in which no name can look like markup."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,11 +97,11 @@ class Editor:
             models, value=models[:1], multiselect=True, label="models", elem_id="models", **unplaced
         )
         self.answers: Component = gr.HTML(elem_id="answers", **unplaced)
-        self.pictures: Component = gr.HTML(elem_id="pictures", js_on_load=script("handles.js"), **unplaced)
+        self.pictures: Component = gr.HTML(elem_id="pictures", js_on_load=script("stage.js"), **unplaced)
         self.note: Component = gr.HTML(figures.message(""), elem_id="note", **unplaced)
         self.compared: Component = gr.HTML(elem_id="compared", **unplaced)
         self.steps: Component = gr.Slider(
-            4, 100, 20, step=1, label="diffusion steps: more are better and slower", buttons=[], **unplaced
+            4, 100, 20, step=1, label="diffusion steps", info="more are better and slower", buttons=[], **unplaced
         )
         small: dict[str, Any] = {"interactive": False, "size": "sm", "min_width": 80, **unplaced}
         self.downloads: list[Component] = [
@@ -113,6 +110,10 @@ class Editor:
         ]
         self.given = [self.models, self.photograph, self.picture, self.seed, *self.flat]
         self.results = [self.pictures, self.note, self.shown, self.compared, *self.downloads]
+
+    def cleared(self) -> list[Value]:
+        """Return the values of the controls that change nothing."""
+        return flat_from(self.groups, [None] * len(self.flat), {group.edit: None for group in self.groups}, {})
 
     def follow(self, event: Component) -> None:
         """Update the controls and the result after `event`, which changed the photograph."""
@@ -206,7 +207,8 @@ class Editor:
                 parts.append(figures.message(f"{name}: {error}", "problem"))
                 continue
             parts.append(figures.answer_bars(name, before, after, truth))
-            parts.append(figures.heat_pair(name, warm, [before.names[0], after.names[0]]))
+            maps = figures.heat_pair(name, warm, [before.names[0], after.names[0]])
+            parts.append(figures.tag("details", figures.tag("summary", "Where the model looks"), maps))
         return figures.joined(parts)
 
     def rendered(
@@ -267,14 +269,19 @@ def nothing(error: UserError) -> tuple[object, ...]:
 
 def _components(group: Group, values: Iterator[Any], ends: Mapping[tuple[str, str], float]) -> list[Component]:
     """Return the switch of an edit and its controls with these first values; they are not placed yet."""
-    switch = f"change: {group.edit}"
     components: list[Component] = [
-        gr.Checkbox(bool(next(values)), label=switch, info=group.explains, elem_id=f"on-{group.edit}", render=False)
+        gr.Checkbox(
+            bool(next(values)),
+            label=f"change {group.edit}",
+            info=group.explains,
+            elem_id=f"on-{group.edit}",
+            render=False,
+        )
     ]
     for control in group.controls:
         named: dict[str, Any] = {
             "value": next(values),
-            "label": f"{control.edit}: {control.parameter}",
+            "label": control.label,
             "elem_id": f"{control.edit}-{control.parameter}",
             "render": False,
         }
@@ -282,19 +289,20 @@ def _components(group: Group, values: Iterator[Any], ends: Mapping[tuple[str, st
             components.append(gr.Dropdown(list(control.choices), info=control.explains, **named))
         elif control.log:
             slider: dict[str, Any] = {
-                "html_template": LOG_SLIDER,
+                "html_template": script("log_slider.html"),
                 "js_on_load": script("log_slider.js"),
                 **_ends(control, ends),
             }
             components.append(gr.HTML(**named, **slider))
         else:
-            ticks: dict[str, Any] = {"step": control.step, "info": control.explains, "buttons": []}
-            components.append(gr.Slider(control.low, control.high, **ticks, **named))
+            ticks = {"step": control.on_page(control.step), "info": control.explains, "buttons": []}
+            components.append(gr.Slider(control.on_page(control.low), control.on_page(control.high), **ticks, **named))
         if control.word is not None:
-            words = f"{control.edit} {control.parameter}: {control.word}"
+            words = f"{control.label.removesuffix(', %')}: {control.word}"
             components.append(gr.Checkbox(bool(next(values)), label=words, render=False))
     return components
 
 
 def _ends(control: Control, ends: Mapping[tuple[str, str], float]) -> dict[str, Any]:
-    return {"low": control.low, "high": ends.get(control.key, control.high), "explains": control.explains}
+    high = ends.get(control.key, control.high)
+    return {"low": control.on_page(control.low), "high": control.on_page(high), "explains": control.explains}

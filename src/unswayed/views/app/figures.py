@@ -51,7 +51,7 @@ def marker(photograph: Photograph) -> Markup:
     undo = tag("button", "undo", type="button", data_undo=True, disabled=not photograph.earlier)
     size = tag("label", "brush ", tag("input", type="range", min=1, max=20, value=5, data_size=True))
     image = tag("img", src=data_address(shown, MARKER_SIDE), alt=words, draggable="false")
-    notes = "; ".join(photograph.notes) or "the mask that came with the photograph"
+    notes = "; ".join(photograph.notes)
     file = f"{Path(photograph.name).stem}.png"
     address = f"data:image/png;base64,{base64.b64encode(photograph.mask).decode()}"
     link = tag("a", f"Download {file}", href=address, download=file)

@@ -31,7 +31,7 @@ from unswayed.views.report.pictures import data_address
 from unswayed.views.text import percent, plural, tag
 
 from . import figures
-from .editor import HEAVY, PRIVATE, Asked, Editor, script
+from .editor import HEAVY, PRIVATE, Asked, Editor, data, script
 from .photographs import Photograph
 from .stage import framed, needs_network, request_of, write_gif
 from .studio import Canceled, Report, Step, Studio
@@ -44,49 +44,30 @@ MEANING = (
 )
 
 
-def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -> Markup:
-    """Return pictures to scrub over, under the curve of the probability that the first prediction keeps.
+def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -> str:
+    """Return the pictures of a search as JSON, which the page draws on one axis from no change to the end of the range.
 
     said: the result in a sentence; shown: the picture that is shown first, by default the last one.
     """
-    stills, before = strip.stills, strip.before
-    place = len(stills) - 1 if shown is None else stills.index(shown)
-    points, frames, shares, words = [], [], [], []
-    for still in stills:
-        share = 100 * min(max(strip.direction.share(still.level, before.level), 0.0), 1.0)
-        down, turned = 100 * (1 - still.kept), still.best != before.best
-        said_of_it = f"{strip.describe(still)}: {still.name}, {percent(still.probability, 0)}"
-        said_of_it += f"; {before.name} {percent(still.kept, 0)}" if turned else ""
-        style = f"left: {share:.2f}%; top: {down:.2f}%"
-        points.append(tag("span", class_="point turned" if turned else "point", style=style))
-        data = {"data_share": f"{share:.2f}", "data_words": said_of_it}
-        frames.append(tag("img", src=data_address(still.image), alt="", draggable="false", **data))
-        shares.append(share)
-        words.append(said_of_it)
-    line = " ".join(f"{share:.2f},{100 * (1 - still.kept):.2f}" for still, share in zip(stills, shares, strict=True))
-    drawn = Markup(
-        '<svg viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true"><polyline points="{}"/></svg>'
-    ).format(line)
-    name = f"Probability of “{before.name}” from {percent(before.kept, 0)} to {percent(stills[-1].kept, 0)}"
-    explained = f"Probability of “{before.name}”, from 0 to 100 %; an orange diamond is another prediction."
-    ends = (tag("span", "unchanged"), tag("span", strip.direction.describe(strip.direction.change.extreme)))
-    now, current = tag("span", class_="now", style=f"left: {shares[place]:.2f}%"), words[place]
-    spoken = {"aria_label": "picture of the filmstrip", "aria_valuetext": current}
-    big = tag("img", src=data_address(stills[place].image), alt=current, class_="big", draggable="false")
-    return tag(
-        "section",
-        tag("p", tag("b", f"{model}, {strip.direction.name}: "), said, role="status"),
-        tag("p", explained, class_="quiet"),
-        tag("div", drawn, *points, now, class_="curve", role="img", aria_label=name),
-        tag("div", *ends, class_="ends quiet"),
-        tag("div", *frames, class_="thumbs", aria_hidden="true"),
-        tag("input", type="range", min=0, max=len(stills) - 1, step=1, value=place, **spoken),
-        tag("figure", big, tag("figcaption", current, aria_live="polite")),
-        class_="film",
-    )
+    before, stills = strip.before, []
+    for still in strip.stills:
+        share, turned = strip.direction.share(still.level, before.level), still.best != before.best
+        words = f"{strip.describe(still)}: {still.name}, {percent(still.probability, 0)}"
+        words += f"; {before.name} {percent(still.kept, 0)}" if turned else ""
+        place = {"share": round(100 * min(max(share, 0.0), 1.0), 2), "down": round(100 * (1 - still.kept), 2)}
+        stills.append({**place, "turned": turned, "words": words, "picture": data_address(still.image)})
+    film = {
+        "title": f"{model}, {strip.direction.name}: ",
+        "said": said,
+        "curve": f"Probability of “{before.name}”, from 0 to 100 %; an orange diamond is another prediction.",
+        "end": strip.direction.describe(strip.direction.change.extreme),
+        "turn": len(stills) - 1 if shown is None else strip.stills.index(shown),
+        "stills": stills,
+    }
+    return data(film)
 
 
-def swept_film(strip: Strip, model: str) -> Markup:
+def swept_film(strip: Strip, model: str) -> str:
     """Return a sweep as a filmstrip that shows its last picture."""
     levels = strip.stills[1:]
     turned = sum(still.best != strip.before.best for still in levels)
@@ -163,22 +144,23 @@ Outputs = Iterator[tuple[object, ...]]
 
 def search_panel(editor: Editor) -> None:
     """Build the panel of searches, sweeps and profiles inside the open gradio context, and connect its events."""
-    gr.HTML("<h2>4 · How little changes the prediction?</h2>")
+    gr.HTML("<h2>Smallest change</h2>")
     with gr.Row():
         changes = list(directions())
         direction = gr.Dropdown(changes, value=changes[0], label="change to try", elem_id="direction")
         means = gr.Radio(["paste preview", DIFFUSION], value="paste preview", label="rendered by")
     with gr.Row():
-        searching = gr.Button("Find the smallest change", elem_id="search", min_width=120)
-        sweeping = gr.Button("Sweep over all levels", elem_id="sweep", min_width=120)
-        profiling = gr.Button("Fragility profile: all changes", elem_id="fragility", min_width=120)
+        searching = gr.Button("Find the smallest change", elem_id="search", size="sm", min_width=120)
+        sweeping = gr.Button("Sweep over all levels", elem_id="sweep", size="sm", min_width=120)
+        profiling = gr.Button("Try all changes", elem_id="fragility", size="sm", min_width=120)
         cancel = editor.cancel_button("cancel-search")
     gr.HTML(
-        "<p class='quiet'>Search and sweep ask the first chosen model and keep the other changes that are switched on. "
-        "The profile asks all chosen models and starts from the photograph itself.</p>"
+        "<p class='quiet'>Search and sweep ask the first model and keep the other changes; all changes are tried on "
+        "every model, each from the photograph itself.</p>"
     )
     working = gr.HTML(elem_id="searching")
-    strip = gr.HTML(elem_id="found", js_on_load=script("filmstrip.js"))
+    drawn: dict[str, Any] = {"html_template": "<section class='film'></section>", "js_on_load": script("filmstrip.js")}
+    strip = gr.HTML("null", elem_id="found", **drawn)
     gif = gr.DownloadButton("Download GIF", visible=False, elem_id="download-gif", size="sm")
     profile: Any = gr.HTML(elem_id="profile", js_on_load=script("profile.js"))
 
@@ -236,7 +218,7 @@ class Search:
         model: of a bar of the profile, which starts from the photograph itself; None for the first chosen one.
         """
 
-        def work(report: Report) -> tuple[Markup, Strip]:
+        def work(report: Report) -> tuple[str, Strip]:
             direction, chain = find_direction(change), self.editor.chain(self.asked) if model is None else ()
             photograph, name = self.subject(report, chain), model or self.asked.models[0]
             asked = self.editor.studio.predictor(name)
@@ -257,7 +239,7 @@ class Search:
         except Canceled:
             yield gr.skip(), gr.skip(), figures.message("Canceled."), closed
         except UserError as error:
-            yield "", gr.DownloadButton(visible=False), figures.message(str(error), "problem"), closed
+            yield "null", gr.DownloadButton(visible=False), figures.message(str(error), "problem"), closed
 
     def profiled(self) -> Outputs:
         """Yield the fragility profile as far as it is known: bars, progress, Cancel."""

@@ -26,8 +26,8 @@ from .studio import Studio
 
 TITLE = "unswayed: change one thing in a photograph and see what a classifier says"
 INTRODUCTION = (
-    "<h1>unswayed</h1><p>Change one attribute of the object in a photograph, keep everything else, and see how far a "
-    "classifier's answer moves. Everything happens on this computer.</p>"
+    "<header class='head'><h1>unswayed</h1><p>Change one attribute of the object in a photograph and see how far a "
+    "classifier's answer moves. Everything happens on this computer.</p></header>"
 )
 MOST_UPLOADED = "50mb"
 MOST_WAITING = 64
@@ -36,16 +36,6 @@ LOCKED_WITHIN = 60.0  # seconds after the folder is made
 MOST_SESSIONS = 500
 # Files that visitors upload and download are looked at every ten minutes and deleted once they are two hours old.
 KEPT = (600, 7200)
-# gradio gives its drop zones a spoken name that differs from the words on them; without it these words are spoken.
-# A table that is wider than a phone is scrolled with the keyboard too.
-SPOKEN = """() => {
-  const mend = () => document.querySelectorAll("button.upload-container[aria-label]")
-    .forEach((zone) => zone.removeAttribute("aria-label"));
-  const wide = () => document.querySelectorAll("#comparison:not([tabindex])")
-    .forEach((table) => { table.tabIndex = 0; table.role = "region"; table.ariaLabel = "comparison of two models"; });
-  new MutationObserver(() => { mend(); wide(); }).observe(document.body, { childList: true, subtree: true });
-  mend();
-}"""
 # gradio's own grays are too faint to read on white (below 4.5 to 1).
 CONTRAST = {
     **dict.fromkeys(("button_primary_background_fill", "button_primary_background_fill_dark"), "#1d4ed8"),
@@ -147,7 +137,7 @@ def launched(page: Any, host: str, port: int | None) -> str:
             footer_links=[],
             app_kwargs={"middleware": [Middleware(Guard, token=token)], **undocumented},
             theme=theme,
-            js=SPOKEN,
+            js=resources.files(__package__).joinpath("spoken.js").read_text(encoding="utf-8"),
             css=resources.files(__package__).joinpath("page.css").read_text(encoding="utf-8"),
             **dict.fromkeys(("share", "ssr_mode", "pwa", "mcp_server", "enable_monitoring"), False),
         )

@@ -124,15 +124,6 @@ def undone(photograph: Photograph) -> Photograph:
     return replace(photograph, mask=mask, notes=notes, earlier=tuple(earlier))
 
 
-def own_mask(photograph: Photograph) -> Photograph:
-    """Return the sample photograph with the mask that came with it."""
-    if photograph.own:
-        raise UserError(
-            "this photograph has no mask of its own", allowed="find the object, draw a box, or paint or upload a mask"
-        )
-    return _masked(photograph, open_sample(photograph.id).mask, ())
-
-
 def uploaded_mask(photograph: Photograph, path: str) -> Photograph:
     """Return the photograph with the mask in a file, white is the object; its proportions are the photograph's."""
     name, mask = Path(path).name, _uploaded(read_mask, path)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -29,14 +31,15 @@ from unswayed.rendering.backgrounds import Backgrounds
 from unswayed.rendering.layers import Rendered
 from unswayed.rendering.photograph import Request
 from unswayed.scene import frame
-from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album
-from unswayed.views.report.verdict_tables import comparison_text
+from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album, data_address
+from unswayed.views.text import interval, number, percent, plural, points
 
 from .controls import SIDE
 from .photographs import open_sample, sample_names
 from .studio import Studio, remembered_removal
 
 SHOWN = 24
+PRECISE = 1000  # photographs, below which a decimal of a drop says nothing
 
 
 @dataclass(frozen=True)
@@ -118,25 +121,55 @@ class Results:
         except UserError as error:
             return [], f"No heat maps: {error.given}"
 
-    def _comparison(self, first: str, second: str) -> tuple[str, str]:
-        """Return the paired comparison of two models as a Markdown table, and what its average is, in a sentence."""
+    def _comparison(self, first: str, second: str) -> dict[str, Any]:
+        """Return the paired comparison of two models and the pictures they disagree about, as JSON for the page."""
         table = compare(self.predictions, first, second, CompareSettings(), facts=self.facts)
-        told = sentences(self.facts.cards, (first, second))
-        text = comparison_text(table, (first, second), "markdown", remarks=told)
-        rows = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
-        net = dict(rows.select("model", "net_drop").iter_rows())
-        average = table.filter(edit=AVERAGE)
-        if not average.height or set(net) != {first, second}:
-            return text, ""
-        raw = average.row(0, named=True)
-        drops = f"{first} {raw['first_drop']:.1f} and {second} {raw['second_drop']:.1f}"
-        report = "Not every edit has a control here, so the report shows this average too."
-        if None not in net.values():
-            report = (
+        average = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
+        net = dict(average.select("model", "net_drop").iter_rows())
+        told = list(sentences(self.facts.cards, (first, second)))
+        if table.filter(edit=AVERAGE).height and None not in net.values() and set(net) == {first, second}:
+            told.append(
                 "The report's average is net of the control, which subtracts what the rendering alone costs: "
-                f"{first} {net[first]:.1f} and {second} {net[second]:.1f} points."
+                f"{first} {points(net[first])} and {second} {points(net[second])} points."
             )
-        return text, f"The row “average” is the mean drop over the edits: {drops} points. {report}"
+        told.append("p-values are corrected over the edits (Holm); n is the number of photographs both classified.")
+        rows = []
+        for row in table.filter(pl.col("first_drop").is_not_null()).iter_rows(named=True):
+            digits = 0 if row["n"] < PRECISE else 1
+            drops = row["first_drop"], row["second_drop"]
+            shown = f"{first} {number(drops[0], digits)}, {second} {number(drops[1], digits)}"
+            difference = f"{number(row['drop_difference'], digits)} ({interval(row['low'], row['high'], digits)})"
+            verdict = row["verdict"].replace("first", first).replace("second", second)
+            words = f"{shown} points; difference {difference}, n = {row['n']:,}"
+            rows.append({"edit": row["edit"], "drops": drops, "words": words, "verdict": verdict})
+        disagreed = self._disagreements(first, second)
+        alone = int(disagreed["correct"].sum())
+        said = f"On {plural(disagreed.height, 'picture')} one of them is right and the other wrong: {first} is right "
+        said += f"on {alone}, {second} on {disagreed.height - alone}. The most confident mistakes come first."
+        pictures = [self._card(first, second, row) for row in disagreed.head(SHOWN).iter_rows(named=True)]
+        models = [first, second]
+        return {"models": models, "rows": rows, "told": " ".join(told), "disagreed": said, "pictures": pictures}
+
+    def _card(self, first: str, second: str, row: Mapping[str, Any]) -> dict[str, Any]:
+        image = self.album.picture(row["sample_id"])
+        said = [
+            f"{'✓' if row[f'correct{end}'] else '✗'} {model}: {self.class_name(row[f'predicted{end}'])} "
+            f"{percent(row[f'probability{end}'], 0)}"
+            for model, end in ((first, ""), (second, "_second"))
+        ]
+        title = f"{self.class_name(row['label'])}, {row['edit']}"
+        return {"title": title, "said": said, "picture": None if image is None else data_address(image, 128)}
+
+    def _disagreements(self, first: str, second: str) -> pl.DataFrame:
+        """Return the pictures that one model gets right and the other wrong, the most confident mistakes first."""
+        columns = ["sample_id", "edit", "label", "predicted", "probability", "correct"]
+        rows = in_memory(self.predictions, ["model", *columns]).lazy()
+        rows = rows.with_columns(pl.col(pl.Categorical).cast(pl.String))
+        mine, theirs = (rows.filter(pl.col("model") == name).select(columns) for name in (first, second))
+        both = mine.join(theirs.select("sample_id", *columns[3:]), on="sample_id", suffix="_second")
+        wrong = pl.when("correct").then("probability_second").otherwise("probability")
+        differ = (pl.col("correct") != pl.col("correct_second")) & (pl.col("edit") != SOURCE)
+        return both.filter(differ).sort(wrong, "sample_id", descending=[True, False]).collect()
 
 
 RECIPE = "size-0.1,size-0.05,position,direction,color-gray"

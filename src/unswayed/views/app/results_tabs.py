@@ -9,27 +9,11 @@ import gradio as gr
 from unswayed.errors import UserError
 
 from . import figures
+from .editor import data, script
 from .results import Filter, Results
 from .studio import Studio
 
 ALL = "all"
-# The list is one block of HTML: a click on one of its buttons becomes an event with the flip's index.
-PRESS = """
-element.addEventListener("click", (event) => {
-  const button = event.target.closest("[data-flip]");
-  if (button) trigger("select", { place: Number(button.dataset.flip) });
-});
-"""
-# A card far down in the list opens above it, so the page goes there once the card is in the document.
-IN_SIGHT = """
-new MutationObserver(() => {
-  if (element.querySelector("h2")) element.scrollIntoView({ block: "start" });
-}).observe(element, { childList: true, subtree: true });
-"""
-EXPLAINED = (
-    "Two models on the same photographs: accuracies in %, drops in points from each model's own accuracy on the "
-    "unedited photographs; n is the number of photographs that both classified. p-values are corrected (Holm)."
-)
 
 
 def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
@@ -39,8 +23,8 @@ def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
         model = gr.Dropdown([ALL, *results.models], value=ALL, label="model", elem_id="browse-model")
         edit = gr.Dropdown([ALL, *results.edits], value=ALL, label="edit", elem_id="browse-edit")
         label = gr.Dropdown([ALL, *results.classes], value=ALL, label="class", elem_id="browse-class")
-    large = gr.HTML(elem_id="flip", js_on_load=IN_SIGHT)
-    listing = gr.HTML(elem_id="flips", js_on_load=PRESS)
+    large = gr.HTML(elem_id="flip")
+    listing = gr.HTML(elem_id="flips", js_on_load=script("flips.js"))
     filters = [model, edit, label]
 
     def asked(model: str, edit: str, label: str) -> Filter:
@@ -74,20 +58,19 @@ def compare_tab(tab: Any, results: Results) -> None:
     if len(results.models) < 2:
         gr.HTML(figures.message("There is only one model in these predictions: evaluate a second one to compare."))
         return
-    gr.HTML(figures.tag("p", EXPLAINED))
     with gr.Row():
         first = gr.Dropdown(results.models, value=results.models[0], label="first model", elem_id="first")
         second = gr.Dropdown(results.models, value=results.models[-1], label="second model", elem_id="second")
-    averages = gr.HTML(elem_id="averages")
-    table = gr.Markdown(elem_id="comparison")
+    problem = gr.HTML(figures.message(""))
+    drawn: dict[str, Any] = {"html_template": "<div class='comparison'></div>", "js_on_load": script("compare.js")}
+    chart = gr.HTML("null", elem_id="comparison", **drawn)
 
     def compared(first: str, second: str) -> tuple[str, str]:
         try:
-            text, average = results.comparison(first, second)
-            return text, figures.tag("p", average)
+            return data(results.comparison(first, second)), figures.message("")
         except UserError as error:
-            return f"**{error.given}**", ""
+            return "null", figures.message(str(error), "problem")
 
-    shown = [table, averages]
+    shown = [chart, problem]
     tab.select(compared, [first, second], shown, api_visibility="private", concurrency_limit=1)
     gr.on([first.input, second.input], compared, [first, second], shown, api_name="compare", concurrency_limit=1)

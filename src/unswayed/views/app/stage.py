@@ -25,13 +25,13 @@ from unswayed.evaluation.smallest import Strip
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.rendering.photograph import Edited, Request, compose, write_edited
 from unswayed.sources.source import slug
-from unswayed.views.text import joined, percent, tag
+from unswayed.views.text import joined, number, percent, tag
 
-from .controls import place_of
+from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
-from .studio import Answer, Progress, Studio
+from .studio import Answer, Progress, Studio, remembered_removal
 
-NOTHING = "Nothing is changed yet: switch a change on, or move one of the sliders."
+NOTHING = "Nothing is changed yet: drag the object, or move one of the sliders."
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,8 @@ def write_files(edited: Edited, photograph: Photograph, picture: str | None = No
     return [str(path) for path in write_edited(replace(edited, record=record), out)]
 
 
-HINT = "Drag the object, its corners or its round handle; with the keyboard, choose a handle and press the arrow keys."
+HINT = "Drag the object, a corner or the round handle; with the keyboard, choose a handle and press the arrow keys."
+PLACED = ("size", "position", "direction")
 
 
 @dataclass(frozen=True)
@@ -191,14 +192,37 @@ def stage(
     place = None if made.placement is None else place_of(photograph, made.placement)
     words = tag("div", *_verdicts(said), class_="verdict", role="status")
     image = tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false")
-    handles = None if place is None else _handles()
-    picture = tag("div", image, handles, words, class_="canvas", data_place=place, data_serial=serial)
+    moving = None if place is None else _moving(photograph, tuple(chain), seed)
+    handles = None if moving is None else _handles()
+    picture = tag("div", image, moving, handles, class_="canvas", data_place=place, data_serial=serial)
     earlier = said[0].before.best_words if said else "the photograph, framed as a square"
     original = tag("img", src=address(made.before), alt=f"{photograph.name}, the photograph")
-    before = tag("p", original, tag("span", caption, tag("br"), f"before: {earlier}"), class_="earlier quiet")
+    before = tag("p", original, tag("span", f"before: {earlier}", tag("br"), caption), class_="earlier quiet")
     bar = tag("a", tag("img", src=after, alt=""), tag("span", *_verdicts(said[:1])), href="#stage", class_="glance")
-    hint = None if place is None else tag("p", HINT, class_="quiet", id="handles-hint")
-    return joined([picture, before, hint, chips(chain, unchanged, seed), bar])
+    hint = None if handles is None else tag("p", HINT, class_="quiet" if not chain else "spoken", id="handles-hint")
+    below = tag("div", tag("div", chips(chain, unchanged, seed), hint), before, class_="below")
+    return joined([picture, words, below, bar])
+
+
+def _moving(photograph: Photograph, chain: tuple[Edit, ...], seed: int) -> Markup | None:
+    """Return the canvas on which the page moves the cut-out object, with its layers; None if it cannot be cut out."""
+    others = tuple(edit for edit in chain if edit.name not in PLACED and not needs_network(edit))
+    try:
+        background, cutout = _layers(photograph, others, seed)
+    except UserError:
+        return None
+    data = {"data_background": background, "data_object": cutout, "data_box": own_box(photograph)}
+    return tag("canvas", class_="moving", width=SIDE, height=SIDE, hidden=True, aria_hidden="true", **data)
+
+
+@functools.lru_cache(maxsize=16)
+def _layers(photograph: Photograph, others: tuple[Edit, ...], seed: int) -> tuple[str, str]:
+    """Return the background without the object and the cut-out object where it was, as `data:` URLs."""
+    chain = (*others, *CONTROLS["reinsertion"].chain)
+    _, layers = compose(request_of(chain, photograph, seed), photograph.scene, remembered_removal)
+    cutout = np.dstack([layers.object[..., ::-1], np.round(255 * layers.alpha).astype(np.uint8)])
+    encoded = base64.b64encode(cv2.imencode(".png", cutout)[1].tobytes()).decode()
+    return address(layers.background), f"data:image/png;base64,{encoded}"
 
 
 def _verdicts(said: Sequence[Said]) -> list[Markup]:
@@ -233,9 +257,22 @@ def _handles() -> Markup:
     return joined([lines, move, *corners, turn])
 
 
+def _words(edit: Edit) -> str:
+    """Return a change in words.
+
+    >>> from unswayed.edits.size import Size
+    >>> _words(Size(rate=0.03))
+    'object size 3 %'
+    """
+    rate = getattr(edit, "rate", None)
+    if edit.name != "size" or not isinstance(rate, int | float):
+        return edit.describe()
+    return f"object size {number(100 * rate, '.2g' if rate < 0.1 else '.3g')} %"
+
+
 def chips(chain: Sequence[Edit], unchanged: Sequence[str], seed: int = 0) -> Markup:
     """Return the changes as buttons that reset them, and the names of what is unchanged."""
-    named = [(edit.name, f"{edit.name}: {edit.describe()}") for edit in chain]
+    named = [(edit.name, _words(edit)) for edit in chain]
     if seed:
         named.append(("seed", f"random seed {seed}"))
     shown = [
@@ -246,8 +283,8 @@ def chips(chain: Sequence[Edit], unchanged: Sequence[str], seed: int = 0) -> Mar
     if shown:
         shown.append(tag("button", "reset all", type="button", class_="chip all", data_reset=""))
     rest = f"Unchanged: {', '.join(unchanged)}." if unchanged else "Everything is changed."
-    changes = tag("div", *shown, class_="chips", role="group", aria_label="changes") if shown else None
-    return tag("div", changes, tag("p", rest, class_="quiet"))
+    changes = tag("div", *shown, class_="chips", role="group", aria_label="changes", title=rest) if shown else None
+    return tag("div", changes, tag("p", rest, class_="spoken" if shown else "quiet"))
 
 
 def address(picture: np.ndarray) -> str:

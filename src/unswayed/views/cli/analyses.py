@@ -14,7 +14,7 @@ from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, Conditi
 from unswayed.choices import TableFormat, WideMeasure
 from unswayed.errors import UserError
 from unswayed.files.storage import address
-from unswayed.files.whole import write_bytes, write_json
+from unswayed.files.whole import canonical, write_bytes, write_json
 
 from .options import Format, Predictions
 from .progress import next_command, say, warn
@@ -171,7 +171,9 @@ def compare(
 def check(
     predictions: Predictions,
     settings: GateSettings,
-    json: Annotated[Path | None, typer.Option(help="Also write the checks to this JSON file.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Also write the checks to this JSON file; `-` prints them instead of the table.")
+    ] = None,
     junit: Annotated[Path | None, typer.Option(help="Also write the checks to this JUnit XML file.")] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="Also write verdict, checks and worst flips to this Markdown file.")
@@ -185,7 +187,7 @@ def check(
 
     Exit codes: 0 every check passes, 1 a check fails, 2 wrong command, 3 a check is undecided or was not measured.
 
-    - `unswayed check predictions/ --max-drop size-0.05=20 --max-drop "background-*=10" --min-accuracy 75`
+    - `unswayed check predictions/ --max-drop size-0.05=20 --max-drop "size-0.*=25" --min-accuracy 75`
     - `unswayed check predictions/ --min-threshold size=0.04@80`
     - `unswayed check new/ --baseline old/ --margin 1 --junit check.xml`
     - `unswayed check predictions/ --config gate.toml --json check.json`
@@ -194,13 +196,16 @@ def check(
     from unswayed.views.report.verdict_tables import check_markdown, checks_text
 
     checked = unswayed.check(predictions, settings)
-    if json is not None:
+    if json is not None and json != Path("-"):
         write_json(json, checked.to_json())
     if junit is not None:
         write_bytes(junit, junit_xml(checked.checks, checked.remarks))
     if markdown is not None:
         write_bytes(markdown, check_markdown(checked, predictions).encode())
-    typer.echo(checks_text(checked.checks, checked.verdict, format, checked.remarks), nl=False)
+    if json == Path("-"):
+        typer.echo(canonical(checked.to_json()))
+    else:
+        typer.echo(checks_text(checked.checks, checked.verdict, format, checked.remarks), nl=False)
     raise typer.Exit(EXITS[checked.verdict])
 
 

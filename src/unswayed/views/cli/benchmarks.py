@@ -13,20 +13,22 @@ import typer
 import unswayed
 from unswayed.benchmark.exporting import EXPORTERS
 from unswayed.benchmark.settings import BuildSettings, ExportSettings, ImportSettings
+from unswayed.choices import Option
 from unswayed.errors import UserError
 from unswayed.files.storage import address
 from unswayed.labels import imagenet
 from unswayed.sources import list_sources
+from unswayed.views.text import plural
 
 from . import EXIT_FAILED, EXIT_WITH_FAILURES
-from .options import Json, listed
+from .options import OUTPUT, Json, listed
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, stoppable, warn
 
 if TYPE_CHECKING:
     from unswayed.benchmark.building import Built
     from unswayed.sources.source import Source
 
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="BENCH", help="The benchmark's folder.")]
+Output = Annotated[Path, Option("The benchmark's folder.", "BENCH", OUTPUT)]
 
 
 def build(
@@ -62,7 +64,8 @@ def build(
 def _print_built(built: Built, scenes: Source) -> None:
     where = address(built.root)
     rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
-    print(f"{where}: {built.sources} scenes, {rows} ({built.made} made now, {built.seconds:.1f} s)")
+    made = f"{plural(built.made, 'scene')} made now" if built.made else "all made before"
+    print(f"{where}: {built.sources} scenes, {rows} pictures ({made}, {built.seconds:.1f} s)")
     if built.unfinished:
         print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
     classes = ", ".join(f"{name} {number}" for name, number in list(built.classes.items())[:20])
@@ -129,15 +132,13 @@ def import_(
 
 def export(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="The benchmark's folder.")],
-    to: Annotated[str, typer.Option(metavar="|".join(EXPORTERS), help="The format.")],
-    output: Annotated[
-        str, typer.Option("-o", "--output", metavar="FOLDER|NAME", help="A new folder, or the FiftyOne dataset's name.")
-    ],
+    to: Annotated[str, Option("The format.", "|".join(EXPORTERS))],
+    output: Annotated[str, Option("A new folder, or the FiftyOne dataset's name.", "FOLDER|NAME", OUTPUT)],
     settings: ExportSettings,
     push: Annotated[
-        str | None, typer.Option(metavar="OWNER/NAME", help="Also upload it to the Hugging Face Hub (`datasets` only).")
+        str | None, Option("Also upload it to the Hugging Face Hub (`datasets` only).", "OWNER/NAME")
     ] = None,
-    public: Annotated[bool, typer.Option("--public", help="Create the repository as a public one.")] = False,
+    public: Annotated[bool, Option("Create the repository as a public one.")] = False,
     as_json: Json = False,
 ) -> None:
     """
@@ -167,8 +168,8 @@ def export(
 
 def verify(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
-    workers: Annotated[int, typer.Option(help="Number of threads that read and hash files.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the verdict as JSON.")] = False,
+    workers: Annotated[int, Option("Number of threads that read and hash files.")] = 2,
+    as_json: Json = False,
 ) -> None:
     """
     - `unswayed verify bench`

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Annotated, Any
 import typer
 
 import unswayed
+from unswayed.choices import Option
 from unswayed.evaluation.settings import EvaluateSettings, HeadSettings
 from unswayed.files.storage import address, shown
 from unswayed.views.tracking import chosen_trackers
 
 from . import EXIT_USAGE, EXIT_WITH_FAILURES
-from .options import Json
+from .options import MODEL, OUTPUT, Json, print_rows
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, unfinished_shards, warn
 from .reports import Track, record_results
 
@@ -40,19 +42,22 @@ def models(
     if as_json:
         print(json.dumps(described, ensure_ascii=False, indent=1))
         return
-    for name, text in described.items():
-        lines = [f"{key:<14}{value}" for key, value in text.items()] if isinstance(text, dict) else [str(text)]
-        print(f"{name:<14}{lines[0]}")
-        for line in lines[1:]:
-            print(f"{'':<14}{line}")
+    values = {name: text if isinstance(text, dict) else {"": text} for name, text in described.items()}
+    # The whole hash of the weights is in the JSON.
+    rows = [
+        (f"{name} {key}".strip(), re.sub(r"\b([0-9a-f]{16})[0-9a-f]{48}\b", r"\1…", str(value)))
+        for name, part in values.items()
+        for key, value in part.items()
+    ]
+    print_rows(("fact", "value") if spec else ("source", "models"), rows)
 
 
 def fit_head(
     source: Annotated[
         str, typer.Argument(help="`rival10:PATH?split=train`, `folder:PATH`, …: photographs with masks.")
     ],
-    model: Annotated[str, typer.Option("-m", "--model", help="The model whose features are used: `timm:NAME`, ….")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the head.")],
+    model: Annotated[str, Option("The model whose features are used: `timm:NAME`, ….", flags=MODEL)],
+    output: Annotated[Path, Option("The folder for the head.", "DIR", OUTPUT)],
     settings: HeadSettings,
 ) -> None:
     """
@@ -81,11 +86,9 @@ def evaluate(
     benchmark: Annotated[str, typer.Argument(metavar="BENCH|images:FOLDER", help="A benchmark or a labeled folder.")],
     model: Annotated[
         list[str],
-        typer.Option(
-            "-m", "--model", help="`lite:0`, `ALIAS=timm:NAME`, `python:FILE.py:function`, …; may be repeated."
-        ),
+        Option("`lite:0`, `ALIAS=timm:NAME`, `python:FILE.py:function`, …; may be repeated.", flags=MODEL),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="PREDICTIONS", help="The predictions' folder.")],
+    output: Annotated[Path, Option("The predictions' folder.", "PREDICTIONS", OUTPUT)],
     settings: EvaluateSettings,
     track: Track = None,
     as_json: Json = False,
@@ -103,13 +106,15 @@ def evaluate(
 
     Exit codes: 0 done, 2 wrong command or no model could be evaluated, 4 done but some models failed.
     """
-    from unswayed.models.opening import check_head
+    from unswayed.models.opening import check_head, import_early
 
     for spec in model:
         check_head(spec)
-    from unswayed.evaluation import cards, run_evaluation
-
     trackers = chosen_trackers(track or (), say)  # a wrong name is refused before the work begins
+    import_early(model, settings, "unswayed.evaluation.evaluator")
+    from unswayed.evaluation import run_evaluation
+    from unswayed.evaluation.model_cards import read_cards
+
     with progress_view() as show:
         done = run_evaluation(benchmark, model, output, settings, show=show)
     if done.unfinished:
@@ -122,7 +127,7 @@ def evaluate(
         print(json.dumps({"predictions": address(record.pop("folder")), **record}, ensure_ascii=False))
     elif evaluated:
         print(f"{address(done.folder)}: {done.pictures} pictures")
-        by_model, called = cards(done.folder), {stored: name for name, stored in done.stored_as.items()}
+        by_model, called = read_cards(done.folder), {stored: name for name, stored in done.stored_as.items()}
         for name in evaluated:
             stored = f"{called[name]} (stored as {name})" if name in called else name
             again = " (already evaluated)" if name in done.skipped else ""

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from unswayed.choices import DEVICE, Option
 from unswayed.errors import UserError, unknown
 from unswayed.files import downloads
 from unswayed.rendering.training import Recipe
 
 from . import EXIT_FAILED
-from .options import Device
+from .options import OUTPUT, print_rows
 from .progress import progress_line, say, stoppable
 
 
 def weights(
     action: Annotated[str, typer.Argument(help="`list`, `fetch NAME` or `check FILE`.")] = "list",
     name: Annotated[str | None, typer.Argument(help="A name or kind from the list, or a file to check.")] = None,
-    url: Annotated[str | None, typer.Option(help="Download from this mirror instead.")] = None,
-    sha256: Annotated[str | None, typer.Option(help="The expected hash, if the list has none.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    url: Annotated[str | None, Option("Download from this mirror instead.")] = None,
+    sha256: Annotated[str | None, Option("The expected hash, if the list has none.")] = None,
+    as_json: Annotated[bool, Option("Print JSON instead of a table.", flags=("--json",))] = False,
 ) -> None:
     """
-    The list shows sizes, SHA-256 hashes and whether each file has been downloaded.
+    The list shows sizes and whether each file has been downloaded; with `--json` also addresses, licenses and SHA-256
+    hashes.
 
     - `unswayed weights`
     - `unswayed weights fetch 256x256_diffusion_uncond`
@@ -39,7 +42,16 @@ def weights(
     Exit codes: 0 done, 1 a checked file does not match its hash, 2 wrong command or the download failed.
     """
     if action == "list":
-        _list(as_json)
+        rows = downloads.listing()
+        if as_json:
+            print(json.dumps(rows, indent=1, ensure_ascii=False))
+            return
+        facts = [
+            (row["name"], row["size"] and round(row["size"] / 1e6), f"{row['kind']}: {row['summary']}; {_state(row)}")
+            for row in rows
+        ]
+        print_rows(("name", "MB", "what it is"), facts)
+        say("addresses, licenses and hashes: unswayed weights --json; check a file: unswayed weights check FILE")
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])
@@ -56,7 +68,7 @@ def weights(
                 )
             checked = (downloads.find(file).sha256 or sha256) is not None
             if not checked:
-                say(f"{path} was downloaded but not checked, because no SHA-256 of {file} is known")
+                say(f"no SHA-256 of {file} is published: that of its first use is kept in {path}.sha256 and checked")
             print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
         return
     digest, known = downloads.verify(name)
@@ -67,47 +79,42 @@ def weights(
         raise typer.Exit(EXIT_FAILED)
 
 
-def _list(as_json: bool) -> None:
-    """Print the known files; this does not read them, so it cannot say that a hash matches."""
-    rows = downloads.listing()
-    if as_json:
-        print(json.dumps(rows, indent=1, ensure_ascii=False))
-        return
-    for row in rows:
-        size = f"{row['size'] / 1e6:,.0f} MB" if row["size"] else "size unknown"
-        print(f"{row['name']}: {row['summary']} ({row['kind']}, {size}, {'' if row['here'] else 'not '}downloaded)")
-        member = f", file {row['member']} in it" if row["member"] else ""
-        licensed = f" ({row['license']})" if row["license"] and row["url"] else ""
-        print(f"    {row['url'] or 'comes with the package'}{member}{licensed}")
-        if row["sha256"] is None:
-            told = f"sha256 unknown: {'the file cannot be checked' if row['here'] else 'fetch needs --sha256'}"
-        elif row["url"] is None or not row["here"]:
-            told = f"sha256 {row['sha256']}"
-        elif row["size"] not in (None, row["size_here"]):
-            told = f"{row['here']} is a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
-        else:
-            told = f"sha256 should be {row['sha256']}; not checked: unswayed weights check {row['here']}"
-        print(f"    {told}")
+def _state(row: dict[str, Any]) -> str:
+    """What is known of a file on this computer; it is not read, so that nothing is said about its hash."""
+    if row["url"] is None:
+        return "comes with the package"
+    if not row["here"]:
+        return f"not here; opens as {row['model']}?checkpoint=FILE" if row["model"] else "not here"
+    if row["size"] not in (None, row["size_here"]):
+        return f"a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
+    return "here, not checked" if row["sha256"] else "here, held to its hash at the first use"
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """The keywords of `train` beside its recipe."""
+
+    begin: Annotated[
+        str | None, Option("Start from a network: a folder that this command wrote, or `compact`.", flags=("--from",))
+    ] = None
+    critic: Annotated[
+        Path | None,
+        Option(
+            "FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
+            "inception`, or a file with its tensors."
+        ),
+    ] = None
+    minutes: Annotated[float | None, Option("Stop after this time; run the same command to resume.")] = None
+    every: Annotated[int, Option("Number of steps between two lines of progress.")] = 1000
+    device: Annotated[str | None, DEVICE] = None
+    compiled: Annotated[bool, Option("Compile the network first.", flags=("--compile/--no-compile",))] = True
 
 
 def train_network(
     photos: Annotated[list[Path], typer.Argument(help="Folders or tar files of photographs.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder for the network and the run's state.")],
+    output: Annotated[Path, Option("The folder for the network and the run's state.", flags=OUTPUT)],
     recipe: Recipe,
-    begin: Annotated[
-        str | None, typer.Option("--from", help="Start from a network: a folder that this command wrote, or `compact`.")
-    ] = None,
-    critic: Annotated[
-        Path | None,
-        typer.Option(
-            help="FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
-            "inception`, or a file with its tensors."
-        ),
-    ] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after this time; run the same command to resume.")] = None,
-    every: Annotated[int, typer.Option(help="Number of steps between two lines of progress.")] = 1000,
-    device: Device = None,
-    compiled: Annotated[bool, typer.Option("--compile/--no-compile", help="Compile the network first.")] = True,
+    run: TrainingRun,
 ) -> None:
     """
     Example: `unswayed train-network photos/ -o runs/network --minutes 15`, then
@@ -125,10 +132,7 @@ def train_network(
     from unswayed.rendering.training.photos import write_sheet
 
     with stoppable():
-        trainer = train(
-            list(photos), output, recipe, device=device, minutes=minutes, compiled=compiled, every=every,
-            critic=critic, begin=begin,
-        )  # fmt: skip
+        trainer = train(list(photos), output, recipe, **vars(run))
         if len(trainer.held):
             write_sheet(trainer.folder, trainer.held)
     print(output)

@@ -7,16 +7,17 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from keyword import iskeyword
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from unswayed.choices import DEVICE, Option, TableFormat
+
+from .help import Command
 
 
 def typer_option(option: Option, panel: str | None = None) -> Any:
@@ -31,36 +32,11 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-Device = Annotated[str | None, typer_option(DEVICE)]
-Format = Annotated[TableFormat, typer.Option(help="The format of the table.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+OUTPUT, MODEL = ("-o", "--output"), ("-m", "--model")
+Device = Annotated[str | None, DEVICE]
+Format = Annotated[TableFormat, Option("The format of the table.")]
+Json = Annotated[bool, Option("Print the result as JSON.", flags=("--json",))]
 Predictions = Annotated[Path, typer.Argument(help="The folder that `unswayed evaluate` wrote.")]
-
-
-class Command(TyperCommand):
-    """A command whose folders may be addresses of object storage, and whose help shows no type beside a flag."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        parameters = super().get_params(ctx)
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False):
-                parameter.metavar = ""
-        return parameters
-
-    def invoke(self, ctx: Any) -> Any:
-        ctx.params = {name: _on_this_machine(value) for name, value in ctx.params.items()}
-        return super().invoke(ctx)
-
-
-def _on_this_machine(value: object) -> object:
-    """A parameter's value, an address such as s3://bucket/bench replaced by the path of its working copy."""
-    from unswayed.files.storage import is_address, local_copy
-
-    if isinstance(value, list | tuple):
-        return type(value)(map(_on_this_machine, value))
-    if isinstance(value, str | Path) and is_address(value):
-        return type(value)(local_copy(value))
-    return value
 
 
 def command_of(name: str, function: Callable[..., None], help: str) -> Any:
@@ -80,7 +56,8 @@ def command_of(name: str, function: Callable[..., None], help: str) -> Any:
             dynamic = parameter.name
             declared += hints[dynamic].__metadata__[0]()
         else:
-            declared.append(parameter.replace(annotation=hints[parameter.name], kind=parameter.KEYWORD_ONLY))
+            annotation = _own(parameter.name, hints[parameter.name])
+            declared.append(parameter.replace(annotation=annotation, kind=parameter.KEYWORD_ONLY))
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
@@ -97,6 +74,24 @@ def command_of(name: str, function: Callable[..., None], help: str) -> Any:
     holder = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
     holder.command(name, cls=Command, help=f"{help}\n\n{inspect.cleandoc(function.__doc__ or '')}")(run)
     return typer.main.get_command(holder)
+
+
+def _own(name: str, hint: Any) -> Any:
+    """The annotation of a parameter of the command's function, with its option as typer takes it."""
+    kind, part = get_args(hint)
+    if not isinstance(part, Option):
+        return hint
+    flags = part.flags or ((f"--{name.replace('_', '-')}",) if kind is bool else ())  # typer would add --no-…
+    return Annotated[kind, typer_option(replace(part, flags=flags))]
+
+
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """Print a list for people."""
+    import polars
+
+    from unswayed.views.tables import format_table
+
+    print(format_table(polars.DataFrame(rows, headings, orient="row", infer_schema_length=None), title=title))
 
 
 def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
@@ -134,7 +129,7 @@ def _parameter(field: Field[Any], declared: Any, option: Option) -> inspect.Para
 def _name(field: Field[Any], option: Option) -> str:
     """The name of the parameter: that of its long flag, if Python allows it."""
     flags = [flag.removeprefix("--").replace("-", "_") for flag in option.flags if flag.startswith("--")]
-    return flags[0] if flags and not iskeyword(flags[0]) else field.name
+    return flags[0] if flags and flags[0].isidentifier() and not iskeyword(flags[0]) else field.name
 
 
 def _readable(declared: Any, option: Option) -> Any:

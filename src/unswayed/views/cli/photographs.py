@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 import json
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import unswayed
-from unswayed.choices import Option, RendererName
+from unswayed.choices import DEVICE, Option, RendererName
 from unswayed.errors import UserError
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.labels import imagenet
@@ -19,21 +20,22 @@ from unswayed.masks.settings import BOX, MaskSettings, parse_box
 from unswayed.rendering.settings import RenderSettings
 from unswayed.scene import LOOK_BELOW
 from unswayed.specs import slug_of
+from unswayed.views.text import percent
 
 from . import EXIT_WITH_FAILURES
-from .options import Device, Json, typer_option
+from .options import MODEL, OUTPUT, Json, print_rows, typer_option
 from .progress import progress_line, progress_view, say
 
 Photograph = typer.Argument(metavar="IMAGE", help="The photograph.")
-Mask = Annotated[Path | None, typer.Option(help="The object's mask, white on black, of the same size.")]
-Box = Annotated[str | None, typer.Option(metavar=BOX.metavar, help=BOX.text())]
+Mask = Annotated[Path | None, Option("The object's mask, white on black, of the same size.")]
+Box = Annotated[str | None, BOX]
 
 
 def masks(
     pictures: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of photographs, or one photograph.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder for the masks (NAME.png).")],
+    output: Annotated[Path, Option("The folder for the masks (NAME.png).", flags=OUTPUT)],
     settings: MaskSettings,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line per photograph.")] = False,
+    as_json: Annotated[bool, Option("Print one JSON line per photograph.", flags=("--json",))] = False,
 ) -> None:
     """
     A mask is white where the object is. `auto` uses SAM 2, prompted by a salient-object network, where their weights
@@ -78,8 +80,8 @@ def masks(
 
 
 def edits(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables of docs/edits.md instead.")] = False,
+    as_json: Annotated[bool, Option("Print one JSON object instead of tables.", flags=("--json",))] = False,
+    as_markdown: Annotated[bool, Option("Print the tables of docs/edits.md instead.", flags=("--markdown",))] = False,
 ) -> None:
     """
     A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
@@ -103,21 +105,27 @@ def edits(
     if as_json:
         print(json.dumps(content, indent=1, ensure_ascii=False))
         return
-    for name, edit in content["edits"].items():
-        print(f"{name}: {edit['explains']}")
-        needs = f"; needs: {', '.join(edit['needs'])}" if edit["needs"] else ""
-        print(f"    control: {edit['control'] or 'none'}; random: {'yes' if edit['random'] else 'no'}{needs}")
-        for parameter, declared in edit["parameters"].items():
-            default = "" if declared["default"] is None else f" [{declared['default']}]"
-            print(f"    {parameter}{default}: {declared['explains']}\n        {declared['allowed']}")
-    print()
-    for name, recipe in content["recipes"].items():
-        print(f"recipe {name}: {recipe['explains']}\n    {' '.join(recipe['edits'])}")
-    print(
-        "\nsweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2   grids: size=0.05,0.1 x direction=0,20,40\n"
+    edits, recipes, removals = (list(content[kind].items()) for kind in ("edits", "recipes", "removals"))
+    print_rows(
+        ("edit", "what changes", "control", "random", "needs"),
+        [
+            (name, edit["explains"], edit["control"], edit["random"], ", ".join(edit["needs"]) or None)
+            for name, edit in edits
+        ],
     )
-    for removal in content["removals"].values():
-        print(f"removal {removal['usage']}: {removal['explains']}")
+    print_rows(
+        ("edit", "parameter", "default", "meaning"),
+        [
+            (name, parameter, part["default"] and str(part["default"]), f"{part['explains']} ({part['allowed']})")
+            for name, edit in edits
+            for parameter, part in edit["parameters"].items()
+        ],
+    )
+    named = [(name, f"{part['explains']}: {' '.join(part['edits'])}") for name, part in recipes]
+    print_rows(("recipe", "edits"), named)
+    print("sweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2")
+    print("grids: size=0.05,0.1 x direction=0,20,40\n")
+    print_rows(("removal", "what it does"), [(part["usage"], part["explains"]) for _, part in removals])
 
 
 def _edit_options() -> list[inspect.Parameter]:
@@ -137,23 +145,19 @@ def edit(
     edits: Annotated[dict[str, str | None], _edit_options],
     settings: RenderSettings,
     image: Annotated[Path | None, Photograph] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="OUT.png", help="The edited picture.")] = Path(
-        "edited.png"
-    ),
+    output: Annotated[Path, Option("The edited picture.", "OUT.png", OUTPUT)] = Path("edited.png"),
     mask: Mask = None,
     box: Box = None,
     more: Annotated[
-        list[str] | None, typer.Option("--edit", help="Any edit written as in a recipe: `lighting(where=both)=-2`.")
+        list[str] | None, Option("Any edit written as in a recipe: `lighting(where=both)=-2`.", flags=("--edit",))
     ] = None,
-    label: Annotated[str | None, typer.Option(help="The true class, for an adversarial background.")] = None,
-    pool: Annotated[str, typer.Option(help="The source of random backgrounds and occluders.")] = "sample",
+    label: Annotated[str | None, Option("The true class, for an adversarial background.")] = None,
+    pool: Annotated[str, Option("The source of random backgrounds and occluders.")] = "sample",
     replay: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Make the picture of this record again, with its settings.")
+        Path | None, Option("Make the picture of this record again, with its settings.", "FILE.json")
     ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Let `--replay` open a guide or source that runs code or uses the network.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON.")] = False,
+    trust: Annotated[bool, Option("Let `--replay` open a guide or source that runs code or uses the network.")] = False,
+    as_json: Json = False,
 ) -> None:
     """
     - `unswayed edit dog.jpg --mask dog-mask.png --background simple -o simple.png`
@@ -193,23 +197,27 @@ def edit(
     print(f"{files[0]}: the object covers {edited.record['pixel_rate']:.3f} of the picture; record: {files[2]}")
 
 
+@dataclass(frozen=True)
+class FragilityRun:
+    """The keywords of `unswayed.fragility`."""
+
+    models: Annotated[Sequence[str], Option("A model; may be repeated [default: lite:0].", flags=MODEL)] = ("lite:0",)
+    changes: Annotated[
+        Sequence[str] | None,
+        Option("A change such as `object smaller`; may be repeated [default: all].", flags=("--change",)),
+    ] = None
+    renderer: Annotated[RendererName, Option("How the pictures are made; `paste` is fast.")] = "paste"
+    steps: Annotated[int | None, Option("Steps of diffusion.", least=1)] = None
+    seed: Annotated[int, Option("The random seed.")] = 0
+    device: Annotated[str | None, DEVICE] = None
+
+
 def fragility(
     image: Annotated[Path, Photograph],
+    run: FragilityRun,
     mask: Mask = None,
     box: Box = None,
-    model: Annotated[
-        list[str] | None, typer.Option("-m", "--model", help="A model; may be repeated [default: lite:0].")
-    ] = None,
-    change: Annotated[
-        list[str] | None, typer.Option(help="A change such as `object smaller`; may be repeated [default: all].")
-    ] = None,
-    renderer: Annotated[RendererName, typer.Option(help="How the pictures are made; `paste` is fast.")] = "paste",
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of diffusion.")] = None,
-    seed: Annotated[int, typer.Option(help="The random seed.")] = 0,
-    films: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the pictures of every search there as GIF files.")
-    ] = None,
-    device: Device = None,
+    films: Annotated[Path | None, Option("Write the pictures of every search there as GIF files.", "FOLDER")] = None,
     as_json: Json = False,
 ) -> None:
     """
@@ -224,10 +232,7 @@ def fragility(
     from unswayed.sources.source import slug
 
     with progress_line("searching", "searches") as show:
-        results = unswayed.fragility(
-            image, _mask_or_box(mask, box), models=model or ["lite:0"], changes=change or None,
-            renderer=renderer, steps=steps, seed=seed, device=device, progress=show,
-        )  # fmt: skip
+        results = unswayed.fragility(image, _mask_or_box(mask, box), **vars(run), progress=show)
     if films is not None:
         make_folder(films)
         for result in results:
@@ -238,14 +243,11 @@ def fragility(
     for name in dict.fromkeys(result.model for result in results):
         own = [result for result in results if result.model == name]
         own.sort(key=lambda result: 2 if result.share is None else result.share)
-        print(f"{name}: {own[0].strip.before.name}, {own[0].strip.before.kept:.0%}")
-        for result in own:
-            share = "–" if result.share is None else f"{result.share:.0%}"
-            print(f"  {result.direction.name:<32}{share:>5}  {result.short}")
+        before, rows = own[0].strip.before, [(part.direction.name, percent(part.share, 0), part.short) for part in own]
+        print_rows(("change", "share", "prediction"), rows, f"{name}: {before.name}, {percent(before.kept, 0)}")
 
 
 def _mask_or_box(mask: Path | None, box: str | None) -> Path | tuple[int, int, int, int] | None:
-
     if mask is not None and box is not None:
         raise UserError(f"both the mask {mask} and a box are given", allowed="one of them")
     return mask if box is None else parse_box(box)

@@ -6,13 +6,16 @@ import os
 import shlex
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from unswayed.errors import printable
 
 from . import EXIT_WITH_FAILURES
 
@@ -20,12 +23,7 @@ if TYPE_CHECKING:
     from unswayed.jobs.monitor import View
 
 
-class Show(Protocol):
-    """Updates the progress line."""
-
-    def __call__(
-        self, done: int, total: int, note: str = "", *, what: str = ..., unit: str = ..., rate: float | None = None
-    ) -> None: ...
+BAR = 20  # columns
 
 
 @contextmanager
@@ -40,44 +38,68 @@ def progress_view() -> Iterator[Callable[[View], None]]:
         yield view
 
 
+class ProgressLine:
+    """The line of a command that runs; the rate is measured from the first call, and again from the first call of
+    another stage, which has another `what` or has done less."""
+
+    def __init__(self, what: str, unit: str) -> None:
+        self.what, self.unit, self.note = what, unit, ""
+        self.done = self.total = 0
+        self.rate: float | None = None
+        self.begun: tuple[float, int] | None = None
+
+    def __call__(
+        self, done: int, total: int, note: str = "", *, what: str = "", unit: str = "", rate: float | None = None
+    ) -> None:
+        if self.begun is None or (what or self.what) != self.what or done < self.done:
+            self.begun = time.monotonic(), done
+        seconds, made = time.monotonic() - self.begun[0], done - self.begun[1]
+        self.rate = rate or (made / seconds if made and seconds > 0 else None)
+        self.done, self.total, self.note = done, total, note
+        self.what, self.unit = what or self.what, unit or self.unit
+
+    def text(self, width: int) -> str:
+        """Return the line for a terminal of this width: what does not fit is left out, and no word is divided.
+
+        >>> line = ProgressLine("build", "pictures")
+        >>> line.text(80)
+        'build: starting …'
+        >>> line(30, 120, "2 failed", rate=1.5)
+        >>> line.text(80)
+        'build ━━━━━───────────────  30 of 120 pictures  1.5/s  1:00 left  2 failed'
+        >>> line.text(50)
+        'build ━━━━━───────────────  30 of 120 pictures'
+        """
+        if not self.total:
+            counted = f"{self.done:,} {self.unit}" if self.done else "starting …"
+            return " ".join(textwrap.wrap(f"{self.what}: {counted}  {self.note}".strip(), width)[:1])
+        filled = round(BAR * min(self.done / self.total, 1))
+        line = f"{self.what} {'━' * filled}{'─' * (BAR - filled)}"
+        parts = [f"{self.done:,} of {self.total:,} {self.unit}"]
+        if self.rate:
+            minutes, seconds = divmod(round((self.total - self.done) / self.rate), 60)
+            left = f"{minutes // 60}:{minutes % 60:02}:{seconds:02}" if minutes >= 60 else f"{minutes}:{seconds:02}"
+            parts += [f"{self.rate:.3g}/s", f"{left} left"]
+        for part in [*parts, *textwrap.wrap(self.note, max(width - len("  ".join([line, *parts])) - 3, 10))[:1]]:
+            line += f"  {part}" if len(line) + 2 + len(part) <= width else ""
+        return line
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.text import Text
+
+        yield Text(self.text(options.max_width), no_wrap=True)
+
+
 @contextmanager
-def progress_line(what: str, unit: str) -> Iterator[Show]:
-    """Yield a function `show(done, total, note)` that updates the line; the rate is measured from its first call, and
-    again from the first call of another stage, which has another `what` or has done less."""
+def progress_line(what: str, unit: str) -> Iterator[ProgressLine]:
+    """Yield a function `show(done, total, note)` that updates the line on stderr, if that is a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.live import Live
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]} {task.fields[unit]}/s"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    console = Console(stderr=True)
-    with (
-        _output_on_stderr(),
-        Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task(what, total=None, rate="–", note="", unit=unit)
-        first: list[int] = []
-
-        def show(
-            done: int, total: int, note: str = "", *, what: str = what, unit: str = unit, rate: float | None = None
-        ) -> None:
-            if what != progress.tasks[0].description or done < progress.tasks[0].completed:
-                # Another stage of the command: its rate and time left do not follow from the last one's.
-                progress.reset(task, completed=done)
-                first.clear()
-            first.append(done) if not first else None
-            elapsed = progress.tasks[0].elapsed or 0.0
-            made = done - first[0]
-            rate = rate or (made / elapsed if elapsed > 0 and made else None)
-            fields: dict[str, Any] = {"rate": "–" if rate is None else f"{rate:.3g}", "note": note, "unit": unit}
-            progress.update(task, description=what, completed=done, total=total or None, **fields)
-
-        yield show
+    console, line = Console(stderr=True), ProgressLine(what, unit)
+    shown = Live(line, console=console, transient=True) if console.is_terminal else nullcontext()
+    with _output_on_stderr(), shown:
+        yield line
 
 
 @contextmanager
@@ -128,9 +150,9 @@ def next_command(command: str) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print lines on stderr, where they do not mix with the command's result."""
+    """Print lines on stderr, where they do not mix with the command's result; no name in them can begin a new line."""
     for line in lines:
-        typer.echo(line, err=True)
+        typer.echo(printable(line), err=True)
 
 
 def warn(lines: Sequence[str]) -> None:

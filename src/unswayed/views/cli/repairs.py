@@ -17,10 +17,10 @@ from unswayed.files.records import read_object
 from unswayed.repair.settings import EnhanceSettings, RepairSettings
 from unswayed.specs import slug_of
 
-from .options import Format
+from .options import MODEL, OUTPUT, Format, Json
 from .progress import progress_line, progress_view, say, stoppable, warn
 
-Model = Annotated[str, typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, `repaired:DIR` …")]
+Model = Annotated[str, Option("`lite:0`, `timm:NAME`, `repaired:DIR` …", flags=MODEL)]
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,21 @@ class RepairRun:
 def repair(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Labeled photographs with masks: `folder:PATH` …")],
     model: Model,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder of the repaired model.")],
+    output: Annotated[Path, Option("The folder of the repaired model.", "DIR", OUTPUT)],
     settings: RepairSettings,
     run: RepairRun,
     predictions: Annotated[
         Path | None,
-        typer.Option("--from", metavar="PREDICTIONS", help="Draw more of the edits that cost this model the most."),
+        Option("Draw more of the edits that cost this model the most.", "PREDICTIONS", flags=("--from",)),
     ] = None,
     mixture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="Weights and ranges of the edits, as of `EditMixture.to_json`."),
+        Option("Weights and ranges of the edits, as of `EditMixture.to_json`.", "FILE.json"),
     ] = None,
     probability: Annotated[
-        float | None, typer.Option(help="Share of the pictures that are edited [default: that of --mixture, or 0.7].")
+        float | None, Option("Share of the pictures that are edited [default: that of --mixture, or 0.7].")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table of before and after as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """
     - `unswayed repair folder:photos -m timm:resnet50.a1_in1k -o repaired`
@@ -118,11 +118,9 @@ def enhance(
     settings: EnhanceSettings,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="The predictions' folder [default: enhance/MODEL]."),
+        Option("The predictions' folder [default: enhance/MODEL].", "DIR", OUTPUT),
     ] = None,
-    by_edit: Annotated[
-        bool, typer.Option("--by-edit", help="Print every measure of every edit, not only originals and average.")
-    ] = False,
+    by_edit: Annotated[bool, Option("Print every measure of every edit, not only originals and average.")] = False,
     format: Format = "table",
 ) -> None:
     """

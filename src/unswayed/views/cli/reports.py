@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import unswayed
+from unswayed.choices import Option
 from unswayed.files.storage import address
 from unswayed.views.report.settings import ReportSettings
 from unswayed.views.tracking import NONE, TRACKERS, Open, chosen_trackers, record, variables
 
-from .options import Json, Predictions
+from .options import OUTPUT, Json, Predictions
 from .progress import progress_line, say, serve_until_stopped
 
 Track = Annotated[
     list[str] | None,
-    typer.Option(
-        "--track",
-        metavar="|".join([*TRACKERS, NONE]),
-        help=f"Also record the results there; may be repeated [default: by {' and '.join(variables().values())}].",
+    Option(
+        f"Also record the results there; may be repeated [default: by {' and '.join(variables().values())}].",
+        "|".join([*TRACKERS, NONE]),
+        flags=("--track",),
     ),
 ]
 
@@ -37,7 +39,7 @@ def record_results(
 
 def report(
     predictions: Predictions,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="The report's file.")],
+    output: Annotated[Path, Option("The report's file.", "FILE.html", OUTPUT)],
     settings: ReportSettings,
     track: Track = None,
     as_json: Json = False,
@@ -48,10 +50,10 @@ def report(
     - `unswayed report predictions -o report.html --name timm:resnet50.a1_in1k=resnet50`
     - `unswayed report predictions -o report.html --factors val-predictions --sensitivity results --heat-maps 0`
 
-    It shows a card for each model and a matrix of models and edits, the drop for each edit net of its control, a
-    gallery of flips with their controls and heat maps, every photograph in a scatter, how the answers change, drops by
-    superclass, the curves of sweeps, and how everything was made. Results in folders named `sensitivity`, `factors`,
-    `distribution` or `repair` next to PREDICTIONS are shown as well.
+    It begins with a verdict, a plot of the models and a matrix of models and edits. Then come the drop for each edit
+    net of its control, a gallery of flips with their controls and heat maps, every photograph in a scatter, how the
+    answers change, drops by superclass, the curves of sweeps, and how everything was made. Results in folders named
+    `sensitivity`, `factors`, `distribution` or `repair` next to PREDICTIONS are shown as well.
     """
     if settings.heat_maps and not settings.trust:
         from unswayed.evaluation.named_models import refuse_programs
@@ -76,17 +78,24 @@ def report(
     print(address(written.path))
 
 
+@dataclass(frozen=True)
+class ReviewRun:
+    """Who rates which pictures: the keywords of `open_session`."""
+
+    rater: Annotated[str, Option("Who rates; answers are kept by rater.")] = "me"
+    blind: Annotated[bool, Option("Show neither the edit's name nor the class.", flags=("--blind",))] = False
+    shuffle: Annotated[bool, Option("Another order for each rater.", flags=("--shuffle",))] = False
+    edits: Annotated[Sequence[str] | None, Option("Only this edit; may be repeated.", flags=("--edit", "-e"))] = None
+    limit: Annotated[int | None, Option("Only N pictures, the same for every rater.", least=1)] = None
+    seed: Annotated[int, Option("Of the choice and of the order.")] = 0
+
+
 def review(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
-    rater: Annotated[str, typer.Option(help="Who rates; answers are kept by rater.")] = "me",
-    blind: Annotated[bool, typer.Option("--blind", help="Show neither the edit's name nor the class.")] = False,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Another order for each rater.")] = False,
-    edit: Annotated[list[str] | None, typer.Option("--edit", "-e", help="Only this edit; may be repeated.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only N pictures, the same for every rater.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the choice and of the order.")] = 0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="[default: any free one]", show_default=False)] = 0,
-    summary: Annotated[bool, typer.Option("--summary", help="Print what raters said so far and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --summary: as JSON.")] = False,
+    run: ReviewRun,
+    port: Annotated[int | None, Option("The port [default: any free one].", least=0, most=65535)] = None,
+    summary: Annotated[bool, Option("Print what raters said so far and stop.")] = False,
+    as_json: Annotated[bool, Option("With --summary: as JSON.", flags=("--json",))] = False,
 ) -> None:
     """
     - `unswayed review bench --rater ann`
@@ -104,8 +113,8 @@ def review(
         ratings = summarize(benchmark)
         typer.echo(json.dumps(ratings, ensure_ascii=False) if as_json else summary_text(ratings), nl=as_json)
         return
-    session = open_session(benchmark, rater, blind=blind, shuffle=shuffle, edits=edit, limit=limit, seed=seed)
-    with served(session, port) as server:
+    session = open_session(benchmark, **vars(run))
+    with served(session, port or 0) as server:
         serve_until_stopped(
             f"{len(session.items)} pictures for {session.rater} at {server.address} (Ctrl-C ends it)",
             f"ended; answers are in {session.root}; unswayed review {session.root} --summary",

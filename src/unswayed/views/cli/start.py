@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 
 import unswayed
+from unswayed.choices import Option
 from unswayed.views.app import AppSettings
 from unswayed.views.demo import DemoSettings
 
+from .options import OUTPUT
 from .progress import exit_with_failures, progress_line, say, serve_until_stopped
 
 
 def demo(
     settings: DemoSettings,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for all results.")] = Path(
-        "demo"
-    ),
+    output: Annotated[Path, Option("The folder for all results.", "DIR", OUTPUT)] = Path("demo"),
 ) -> None:
     """
     - `unswayed demo`
@@ -38,7 +38,7 @@ def demo(
     with progress_line("demo", "passes") as show:
         done = unswayed.demo(output, settings, progress=lambda now, total, stage: show(round(now), round(total), stage))
     typer.echo(analysis_text(done.drops, "drops", "table"))
-    for sentence in done.verdict:
+    for sentence in done.verdict[1:]:  # the table begins with the first
         typer.echo(sentence)
     typer.echo(f"\nan overview of the edits: {done.sheet}\nthe report:")
     print(done.report)

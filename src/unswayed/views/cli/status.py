@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,17 +12,20 @@ from typing import Annotated, Any
 import typer
 
 from unswayed.benchmark.rows import CARD
+from unswayed.choices import Option
 from unswayed.errors import UserError
 from unswayed.files.storage import address
 from unswayed.jobs.monitor import EVERY, heartbeats
+
+from .options import Json, print_rows
 
 
 def status(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of a benchmark, of predictions or of other results.")
     ],
-    watch: Annotated[bool, typer.Option("--watch", help="Repeat every few seconds while a run is alive.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    watch: Annotated[bool, Option("Repeat every few seconds while a run is alive.")] = False,
+    as_json: Json = False,
 ) -> None:
     """
     - `unswayed status bench`
@@ -35,7 +39,8 @@ def status(
     """
     while True:
         state = _status(folder)
-        print(json.dumps(state, ensure_ascii=False) if as_json else "\n".join(_lines(folder, state)), flush=True)
+        print(json.dumps(state, ensure_ascii=False)) if as_json else _print(folder, state)
+        sys.stdout.flush()
         if not watch or not any(run["alive"] for run in state["runs"]):
             return
         time.sleep(EVERY)
@@ -67,32 +72,29 @@ def _status(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _lines(folder: Path, state: dict[str, Any]) -> list[str]:
-    lines = []
+def _print(folder: Path, state: dict[str, Any]) -> None:
     if "recipe" in state:
         phase = "running" if state["running"] else "finished" if state["finished"] else "stopped"
         resume = ": run the same build command to resume" if phase == "stopped" else ""
         rows = ", ".join(f"{number} {name}" for name, number in state["counts"].items())
-        lines += [f"{address(folder)}: {state['kind']} of {state['recipe']}, {phase}{resume}"]
-        lines += [f"{state['done']} of {state['total']} scenes, {rows}"]
+        print(f"{address(folder)}: {state['kind']} of {state['recipe']}, {phase}{resume}")
+        print(f"{state['done']} of {state['total']} scenes, {rows}")
         if state["pace"] is not None and state["left"] is not None:
-            lines += [f"{state['pace']:.3g} scenes/s, about {state['left'] / 60:.0f} min left"]
+            print(f"{state['pace']:.3g} scenes/s, about {state['left'] / 60:.0f} min left")
     else:
         what = f": {len(state['models'])} models" if state["models"] else ""
         if "masks" in state:
             what += ": {made} masks, of which {doubtful} should be looked at".format(**state["masks"])
-        lines += [f"{address(folder)}{what}"]
-        for model in state["models"]:
-            reason = f": {model['reason']}" if model["reason"] else ""
-            lines += [f"  {model['model']}: {model['state']}, {model['predictions']} predictions{reason}"]
+        print(f"{address(folder)}{what}")
+        if state["models"]:
+            print_rows(tuple(state["models"][0]), [tuple(model.values()) for model in state["models"]])
     for run in state["runs"]:
         process = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
         if not run["alive"]:
-            ago = f"{run['seconds_ago']:.0f} s"
-            lines += [f"{process}: stale, not heard of for {ago}; run the same command to resume"]
+            print(f"{process}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume")
             continue
         rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
         left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
-        lines += [f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"]
-        lines += [f"  {remark}" for remark in run.get("remarks") or []]
-    return lines
+        print(f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}")
+        for remark in run.get("remarks") or []:
+            print(f"  {remark}")

@@ -9,14 +9,15 @@ import typer
 
 import unswayed
 from unswayed.analyses.settings import FactorSettings
+from unswayed.choices import Option
 from unswayed.errors import unknown
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
 
-from .options import Format
+from .options import MODEL, OUTPUT, Format
 from .progress import exit_with_failures, progress_view, say, unfinished_shards
 
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The folder for the results.")]
-Models = Annotated[list[str], typer.Option("-m", "--model", help="`lite:0`, `timm:NAME`, …; may be repeated.")]
+Output = Annotated[Path, Option("The folder for the results.", "DIR", OUTPUT)]
+Models = Annotated[list[str], Option("`lite:0`, `timm:NAME`, …; may be repeated.", flags=MODEL)]
 
 
 def factors(
@@ -28,8 +29,8 @@ def factors(
     format: Format = "table",
     figure: Annotated[
         Path | None,
-        typer.Option(
-            help="Also draw the table as .png, .svg or .pdf; not for `calibration`, `adjusted`, `compare`, `coverage` "
+        Option(
+            "Also draw the table as .png, .svg or .pdf; not for `calibration`, `adjusted`, `compare`, `coverage` "
             "and `editing`."
         ),
     ] = None,
@@ -74,8 +75,8 @@ def sensitivity(
     settings: SensitivitySettings,
     table: Annotated[
         str | None,
-        typer.Option(
-            help="The table to print: `rfs`, `class`, `group`, `drops`, `irfs`, `saliency`, `saliency-class`, "
+        Option(
+            "The table to print: `rfs`, `class`, `group`, `drops`, `irfs`, `saliency`, `saliency-class`, "
             "`saliency-group`, `answers`, `edits`, `suspects`."
         ),
     ] = None,
@@ -98,6 +99,9 @@ def sensitivity(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be used.
     """
+    from unswayed.models.opening import import_early
+
+    import_early(model, settings, "unswayed.evaluation.study")
     from unswayed.views.studies import HEADINGS, choose_table, for_people
     from unswayed.views.tables import format_table
 
@@ -121,7 +125,7 @@ def distribution(
     output: Output,
     settings: DistributionSettings,
     table: Annotated[
-        str, typer.Option(help="`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`.")
+        str, Option("`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`.")
     ] = "verdicts",
     format: Format = "table",
 ) -> None:
@@ -137,6 +141,9 @@ def distribution(
     - `unswayed distribution BENCH -m timm:resnet50 -o results --against images:imagenet-r --table scores`
     - `unswayed distribution BENCH -m lite:0 -o results --no-fid`
     """
+    from unswayed.models.opening import import_early
+
+    import_early(model, settings, "unswayed.evaluation.distribution", "unswayed.evaluation.evaluator")
     from unswayed.views.tables import format_table
 
     with progress_view() as show:

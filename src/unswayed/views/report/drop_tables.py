@@ -8,17 +8,19 @@ from pathlib import Path
 
 import polars as pl
 
-from unswayed.analyses import table_facts
-from unswayed.analyses.drops.drop import differs
+from unswayed.analyses import TableFacts, table_facts
+from unswayed.analyses.drops.drop import differs, with_effect
 from unswayed.analyses.drops.sweeps import levels_found
+from unswayed.analyses.words import verdict_line
 from unswayed.choices import WideMeasure
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, read_facts
-from unswayed.evaluation.model_cards import sentences, suspicion_in
-from unswayed.evaluation.predictions import each_model, model_names, overlap_of, read_cards, read_failures
+from unswayed.evaluation.model_cards import read_cards, read_failures, sentences, suspicion_in
+from unswayed.evaluation.predictions import each_model, model_names, overlap_of
 from unswayed.views.tables import Cell, Column, Row, Table, format_table, interval_of
 from unswayed.views.text import number, plural, probability
 
+_RAW = "†"  # marks a raw number among those that are net of a control
 _POINTS = "Accuracies in %, drops in points with intervals over photographs; net: relative to the edit's control"
 
 
@@ -43,12 +45,12 @@ def analysis_text(
     if table == "drops":
         columns = (_compact_columns if format == "table" else _drop_columns)(frame, by, level)
         title, notes = _title(frame, by), _notes(frame, format == "table")
+        frame = with_effect(frame) if format == "table" else frame
+        if format == "table" and by is None and "models" not in frame.columns:
+            title = f"Verdict: {verdict_line(frame)}.\n\n{title}"
     else:
-        columns = [
-            Column(name, 100 * pl.col(name) if name in shown.percent else name, shown.digits.get(name, 2))
-            for name in shown.columns.split() or frame.columns
-            if name in frame.columns
-        ]
+        names = [name for name in shown.columns.split() or frame.columns if name != "side" or _has_text(frame, name)]
+        columns = [_column(name, shown, level) for name in names]
         none = f"{shown.empty}; {found}." if found else f"{shown.empty}."
         title, notes = shown.title, shown.notes if frame.height else none
     blocks = "model" if any(column.heading == "model" for column in columns) else None
@@ -56,15 +58,36 @@ def analysis_text(
     return Table(frame, columns, title, notes, remarks, blocks, _style, marks).text(format, color)
 
 
+# What is left out last where a terminal is too narrow: what a row is about, then its numbers.
+_KEYS = ("attribute", "first", "second", "target")
+_FIRST = ("level", "accuracy", "halfway", "half_lost", "met", "threshold", "drop", "net_drop", "interaction", "p_holm")
+
+
+def _column(name: str, facts: TableFacts, level: float) -> Column:
+    """Return a displayed column of a table: a column of its frame, or an interval, `low..high`."""
+    low, dots, high = name.partition("..")
+    digits = facts.digits.get(low, 2)
+    scale = 100.0 if low in facts.percent else 1.0
+
+    def ends(row: Row) -> str | None:
+        if row[low] is None and row[high] is None:
+            return None
+        # An end beyond the levels of a sweep is not known.
+        return " to ".join(number(None if row[end] is None else scale * row[end], digits) for end in (low, high))
+
+    if dots:
+        return Column(f"{low.removesuffix('low').replace('_', ' ')}{100 * level:g} %", ends, importance=4)
+    important = 5 if name in _KEYS else 4 if name in _FIRST else None
+    return Column(name, scale * pl.col(name) if name in facts.percent else name, digits, importance=important)
+
+
 def _style(row: Row) -> str:
     """Return the style of a row: red for a drop beyond chance, green for a gain, faint for a white-box result."""
-    net = row.get("net_p_holm") is not None
-    p, drop = row.get("net_p_holm" if net else "p_holm"), row.get("net_drop" if net else "drop")
     if row.get("white_box"):
         return "dim"
-    if p is None or drop is None or p >= 0.05:
+    if not row.get("certain"):
         return ""
-    return "red" if drop > 0 else "green"
+    return "red" if row["effect"] > 0 else "green"
 
 
 _WHITE_BOX = "white-box: the edit was made to attack this model; left out of all models' averages."
@@ -103,13 +126,18 @@ def _drop_columns(table: pl.DataFrame, by: str | None, level: float) -> list[Col
 
 def _compact_columns(table: pl.DataFrame, by: str | None, level: float) -> list[Column]:
     """Return the columns of the drops for a terminal: the net drop with its interval and test, and the raw drop."""
-    net = "net_" if _has(table, "net_drop") else ""
-    tested = f"{net}p_holm" if _has(table, f"{net}p_holm") else "p_holm"
-    p = pl.col(tested).map_elements(probability, return_dtype=pl.String)
+    net = _has(table, "net_drop")
+    p = pl.col("effect_p").map_elements(probability, return_dtype=pl.String)
     columns = [
         *(Column(name) for name in ("model", "edit", by, "n") if name is not None),
-        Column("net" if net else "drop", f"{net}drop", importance=2),
-        Column(f"{100 * level:g} %", interval_of(f"{net}low", f"{net}high", 1), importance=1),
+        Column(
+            "net" if net else "drop",
+            lambda row: f"{number(row['effect'], 1)}{_RAW if net and row['raw'] else ''}",
+            number=True,
+            importance=2,
+            note=f"{_RAW} raw: the control was not evaluated." if net and with_effect(table)["raw"].any() else "",
+        ),
+        Column(f"{100 * level:g} %", interval_of("effect_low", "effect_high", 1), importance=1),
         Column(
             "p",
             pl.when("white_box").then(pl.lit("white-box")).otherwise(p),
@@ -127,6 +155,10 @@ def _compact_columns(table: pl.DataFrame, by: str | None, level: float) -> list[
     return [replace(column, digits=1) for column in columns]
 
 
+def _has_text(table: pl.DataFrame, name: str) -> bool:
+    return name in table.columns and bool((table[name].fill_null("") != "").any())
+
+
 def _has(table: pl.DataFrame, name: str) -> bool:
     return name in table.columns and bool(table[name].is_not_null().any())
 
@@ -141,7 +173,8 @@ def _title(frame: pl.DataFrame, by: str | None) -> str:
 
 def _notes(frame: pl.DataFrame, compact: bool) -> str:
     relative = "relative: the drop in % of the accuracy on the originals"
-    notes = f"{_POINTS}; {'raw: without it; p: of the net drop, corrected (Holm)' if compact else relative}."
+    tested = "raw: without it; p: of the first number, corrected over all edits (Holm), an average's by itself"
+    notes = f"{_POINTS}; {tested if compact else relative}."
     averages = frame.drop_nulls("edits")
     if averages.height:
         counts = sorted(set(averages["edits"].to_list()))

@@ -40,7 +40,7 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
                 "An error ratio of 2 means that the error rate on images with this factor is twice the average "
                 "(ImageNet-X annotations of ImageNet's validation set)."
             ),
-            figure_block(figure, "factors", caption, caption),
+            figure_block(figure, "factors", caption),
             frame_table("factors-table", "Error ratios by model and factor.", errors),
         ]
     )
@@ -62,7 +62,7 @@ def sensitivity_section(folder: Path, findings: Findings) -> Section:
                 "The relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, −1 if "
                 "only noise on the background does, 0 if both lower it equally.",
             ),
-            figure_block(figure, "sensitivity", caption, caption),
+            figure_block(figure, "sensitivity", caption),
             frame_table("sensitivity-table", "Sensitivity by model, norm and level.", table),
         ]
     )
@@ -99,7 +99,7 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
         sets = table["set"].unique(maintain_order=True).to_list()[:MOST_HISTOGRAMS]
         figures["distribution"] = figure = score_histograms(table, sets)
         caption = f"Scores of {table['model'][0]} on the edited pictures (line) and on the originals (gray)."
-        blocks.append(figure_block(figure, "distribution", caption, caption))
+        blocks.append(figure_block(figure, "distribution", caption))
     shown = {name: table for name, table in tables.items() if name not in ("verdicts", "histograms")}
     blocks += [frame_table(f"distribution-{number}", name, table) for number, (name, table) in enumerate(shown.items())]
     named = {f"distribution-{name}": table for name, table in tables.items()}

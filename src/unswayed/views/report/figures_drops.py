@@ -12,7 +12,7 @@ from unswayed.edits import edit_named_in
 from unswayed.edits.edit import allowed, parameters
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 
-from .section import COLORS, GRID, MARKERS, QUIET, new_figure, short
+from .section import COLORS, MARKERS, QUIET, new_axes, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,12 +42,17 @@ def axis_label(attribute: str) -> str:
 
 
 def drop_figure(
-    drops: pl.DataFrame, groups: Sequence[Sequence[str]], series: Mapping[str, int], narrow: bool = False
+    drops: pl.DataFrame,
+    groups: Sequence[Sequence[str]],
+    words: Mapping[str, str],
+    series: Mapping[str, int],
+    narrow: bool = False,
 ) -> Figure:
     """Draw the effect of every edit with its interval, one color per model, and the raw drop as a faint mark.
 
-    groups: the edits, one list for each attribute, with a gap between lists; narrow: the variant for phones, with the
-    edits' names above their rows. The elements of a model and an edit have the id `mark:MODEL'S PLACE:EDIT'S NAME`.
+    groups: the edits, one list for each attribute, with a gap between lists; words: their names; narrow: the variant
+    for phones, with the edits' names above their rows. The elements of a model and an edit have the id
+    `mark:MODEL'S PLACE:EDIT'S NAME`.
     """
     edits = [edit for group in groups for edit in group]
     step, gap = (1.55, 0.35) if narrow else (1.0, 0.55)
@@ -59,14 +64,14 @@ def drop_figure(
             place += step
         place += gap
     height = max(0.34, 0.13 * len(series)) * place + 1.0
-    figure, axes = _empty(NARROW if narrow else WIDE, height)
+    figure, axes = new_axes(NARROW if narrow else WIDE, height)
     rows = drops.filter(pl.col("edit").is_in(edits) & pl.col("model").is_in(list(series)))
     for row in rows.iter_rows(named=True):
         number = series[row["model"]]
         y = at[row["edit"]] + (number - (len(series) - 1) / 2) * 0.72 / len(series)
         _mark(axes, row, y, number)
     counts = dict(rows.group_by("edit").agg(pl.col("n").max()).iter_rows())
-    names = [f"{edit}  (n = {counts.get(edit, 0):,})" for edit in edits]
+    names = [f"{words[edit]}  (n = {counts.get(edit, 0):,})" for edit in edits]
     if narrow:
         axes.set_yticks([])
         for edit, name in zip(edits, names, strict=True):
@@ -111,7 +116,7 @@ def accuracy_and_drop(
     original = {row["model"]: row for row in drops.filter(pl.col("edit") == ORIGINAL).iter_rows(named=True)}
     there = [name for name in models if name in average and name in original]
     named = {name: series[name] for name in there if name in series}
-    figure, axes = _empty(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
+    figure, axes = new_axes(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
     for model in [*(name for name in there if name not in named), *named]:
         x, y, place = original[model], average[model], named.get(model)
         color = QUIET if place is None else COLORS[place]
@@ -138,12 +143,21 @@ def accuracy_and_drop(
     return figure
 
 
-def curve_figure(curves: pl.DataFrame, attribute: str, series: Mapping[str, int], narrow: bool = False) -> Figure:
-    """Draw accuracy along one attribute: one line per model, its points beside those of the others, with intervals."""
+def curve_figure(
+    curves: pl.DataFrame,
+    attribute: str,
+    series: Mapping[str, int],
+    narrow: bool = False,
+    originals: Mapping[str, float] | None = None,
+) -> Figure:
+    """Draw accuracy along one attribute: one line per model, its points beside those of the others, with intervals.
+
+    originals: the models' accuracies on the original photographs, drawn as dashed lines.
+    """
     width = NARROW if narrow else WIDE
     part = curves.filter(pl.col("attribute") == attribute)
     named = {name: place for name, place in series.items() if name in set(part["model"])}
-    figure, axes = _empty(width, 3.6 + 0.2 * -(-len(named) // _columns(list(named), width)))
+    figure, axes = new_axes(width, 3.6 + 0.2 * -(-len(named) // _columns(list(named), width)))
     levels = part["level"].unique().sort().to_list()
     logarithmic = levels[0] > 0 and levels[-1] >= 4 * levels[0]
     for number, (model, place) in enumerate(named.items()):
@@ -161,6 +175,8 @@ def curve_figure(curves: pl.DataFrame, attribute: str, series: Mapping[str, int]
             linewidth=1.5,
             elinewidth=1.1,
         )
+        if originals and model in originals:
+            axes.axhline(100 * originals[model], color=COLORS[place], linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
     if logarithmic:
         from matplotlib.ticker import NullLocator
 
@@ -171,7 +187,7 @@ def curve_figure(curves: pl.DataFrame, attribute: str, series: Mapping[str, int]
     axes.set_xlabel(axis_label(attribute))
     axes.set_ylabel(f"accuracy, % ({_size(part.iter_rows(named=True))})")
     _plain(axes, "both")
-    _legend(figure, named, width=width)
+    _legend(figure, named, ["dashed: accuracy on the originals"] if originals else [], width)
     return figure
 
 
@@ -201,7 +217,7 @@ def _apart(levels: list[float], least: float = 0.045) -> list[float]:
 
 def against_figure(curve: pl.DataFrame, column: str) -> Figure:
     """Draw the drops along a column of numbers (`wide.along`): one line per edit, with its interval."""
-    figure, axes = _empty(6.4, 4.2)
+    figure, axes = new_axes(6.4, 4.2)
     for place, (edit, rows) in enumerate(curve.group_by("edit", maintain_order=True)):
         color, x = COLORS[place % len(COLORS)], rows[column].to_numpy()
         axes.fill_between(x, rows["low"].to_numpy(), rows["high"].to_numpy(), color=color, alpha=0.15, linewidth=0)
@@ -213,16 +229,9 @@ def against_figure(curve: pl.DataFrame, column: str) -> Figure:
     return figure
 
 
-def _empty(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = new_figure(width, height)
-    return figure, figure.subplots()
-
-
 def _plain(axes: Axes, grid: Any) -> None:
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    plain(axes, grid, 0.7, "left")
     axes.spines["bottom"].set_color(QUIET)
-    axes.grid(axis=grid, color=GRID, linewidth=0.7)
-    axes.set_axisbelow(True)
     axes.margins(x=0.04)
 
 
@@ -234,7 +243,7 @@ def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = ()
         Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=short(model, 48))
         for model, place in series.items()
     ]
-    signs = {"faint": "|", "hollow": "o", "cross": "x"}
+    signs = {"faint": "|", "hollow": "o", "cross": "x", "dashed": "_"}
     for mark in marks:
         sign = Line2D([], [], color=QUIET, marker=signs[mark.split(":")[0].split()[0]], linestyle="none", label=mark)
         sign.set_markerfacecolor("none")

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError, unknown
-from unswayed.files.whole import write_bytes
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
-from .section import COLORS, GRID, MARKERS, MOST, QUIET, SUFFIXES, cells_of, figure_bytes, heat_map, new_figure, places
+from .section import (
+    COLORS,
+    MARKERS,
+    MOST,
+    QUIET,
+    cells_of,
+    heat_map,
+    new_figure,
+    new_panels,
+    places,
+    plain,
+    save_figure,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +53,8 @@ def factor_profile(
         raise UserError("the profile shows all images together", allowed="the table without --by metaclass")
     shown = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("model").is_in(chosen))
     order = _easiest_first(shown)
-    figure, axes = _empty(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
+    figure = new_figure(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
+    axes = figure.subplots()
     for number, (model, place) in enumerate(places(chosen, series).items()):
         part = shown.filter(pl.col("model") == model)
         values = {name: (ratio, low, high) for name, ratio, low, high in
@@ -70,8 +82,9 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
     """
     groupings = compared["grouping"].unique(maintain_order=True).to_list()
     order = _easiest_first(compared)
-    figure, panels = _empty(2.6 + 3.8 * len(groupings), 1.2 + 0.3 * len(order), columns=len(groupings))
-    for axes, grouping in zip(np.atleast_1d(panels), groupings, strict=True):
+    figure = new_figure(2.6 + 3.8 * len(groupings), 1.2 + 0.3 * len(order))
+    panels = figure.subplots(1, len(groupings), sharey=True, squeeze=False)
+    for axes, grouping in zip(panels[0], groupings, strict=True):
         part = compared.filter(pl.col("grouping") == grouping)
         for place, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
             rows = part.filter(pl.col("group") == group)
@@ -108,11 +121,6 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
     return heat_map(values, augmentations, [words(f) for f in order], "t (blue: helps,\nred: harms)", marked=p < 0.05)
 
 
-def _empty(width: float, height: float, columns: int = 1) -> tuple[Figure, Any]:
-    figure = new_figure(width, height)
-    return figure, figure.subplots(1, columns, sharey=True)
-
-
 def _ratio_axis(axes: Axes) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -125,8 +133,7 @@ def _ratio_axis(axes: Axes) -> None:
     axes.axvline(1, color="black", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     axes.grid(axis="both", linewidth=0.5, alpha=0.25)
     axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
 
 
@@ -161,7 +168,7 @@ def distribution_bars(table: pl.DataFrame) -> Figure:
         axes.set_yticks(range(len(common)), [words(f) for f in common])
         axes.set_title(title, fontsize=10, loc="left")
         axes.set_xlabel("images, %")
-        _clean(axes, "x")
+        plain(axes, "x")
     panels[1].legend(frameon=False, loc="lower right", fontsize=9)
     return figure
 
@@ -176,7 +183,7 @@ def active_factor_bars(table: pl.DataFrame) -> Figure:
     axes.set_yscale("log")
     axes.set_xticks(sorted(set(table["factors"])))
     axes.set(xlabel="number of factors of an image", ylabel="images")
-    _clean(axes, "y")
+    plain(axes, "y")
     axes.legend(frameon=False)
     return figure
 
@@ -215,12 +222,6 @@ def shift_map(table: pl.DataFrame) -> Figure:
     return heat_map(cells, shown, [words(f) for f in FACTORS], label, colors="RdBu_r", most=200, decimals=0)
 
 
-def _clean(axes: Axes, grid: Literal["x", "y"]) -> None:
-    axes.grid(axis=grid, color=GRID, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 _AT_ONCE = 3  # factors that an augmentation helps most, and that it harms most
 
 
@@ -235,15 +236,10 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
     groups: list[str | None] = [None]
     if "group" in table.columns:
         groups += table["group"].drop_nulls().unique(maintain_order=True).to_list()
-    columns = min(6, max(1, len(order)))
-    lines = -(-len(order) // columns)
-    figure = new_figure(1.9 * columns, 0.7 + 1.9 * lines)
-    panels = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    for axes in panels.ravel()[len(order) :]:
-        axes.set_axis_off()
+    figure, panels = new_panels(len(order), (0, 0.7), 1.9, 6, share=True)
     least = float(np.floor(10 * shown.select("accuracy", "average").to_numpy().min()) / 10)
     size = 16 if shown["model"].n_unique() < 50 else 7
-    for axes, factor in zip(panels.ravel(), order, strict=False):
+    for axes, factor in zip(panels, order, strict=True):
         part = shown.filter(pl.col("factor") == factor)
         axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         for place, group in enumerate(groups):
@@ -260,13 +256,11 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
             )  # fmt: skip
         axes.set_title(words(factor), fontsize=9)
         axes.set(xlim=(least, 1), ylim=(least, 1))
-        axes.grid(color=GRID, linewidth=0.5)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain(axes, "both", 0.5)
     figure.supxlabel("accuracy on all images", fontsize=9)
     figure.supylabel("accuracy on images with the factor", fontsize=9)
     if len(groups) > 1:
-        handles, labels = panels[0][0].get_legend_handles_labels()
+        handles, labels = panels[0].get_legend_handles_labels()
         pairs = [(h, name) for h, name in zip(handles, labels, strict=True) if len(h.get_offsets())]
         figure.legend(
             [h for h, _ in pairs], [name for _, name in pairs], frameon=False, loc="outside upper center", ncols=4,
@@ -305,8 +299,7 @@ def strength_curves(table: pl.DataFrame) -> Figure:
             axes.set_title(words(factor), fontsize=9, color=color)
             axes.set_xlabel(f"strength of {words(augmentation)}", fontsize=8)
             axes.tick_params(labelsize=8)
-            axes.grid(color=GRID, linewidth=0.5)
-            axes.spines[["top", "right"]].set_visible(False)
+            plain(axes, "both", 0.5)
         line[0].set_ylabel("error ratio", fontsize=9)
     return figure
 
@@ -330,7 +323,4 @@ def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
     """Write the figure of the named factor table to a .png, .svg or .pdf file."""
     if name not in FIGURES:
         raise unknown("figure of the factor table", name, FIGURES)
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
-    write_bytes(path, figure_bytes(FIGURES[name](table), suffix[1:]))
+    save_figure(FIGURES[name](table), path)

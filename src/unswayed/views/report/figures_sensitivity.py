@@ -11,7 +11,7 @@ import polars as pl
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.measures import MEASURES
 
-from .section import COLORS, GRID, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, places, short
+from .section import COLORS, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, new_panels, places, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,8 +49,7 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
         ticks = levels.filter(pl.col("norm") == norm)["level"].unique().sort().to_list()
         for axes in (accuracy, rfs):
             axes.set_xticks(ticks[:: 1 + len(ticks) // 10])
-            axes.spines[["top", "right"]].set_visible(False)
-            axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+            plain(axes, "y")
     from matplotlib.lines import Line2D
 
     key = [Line2D([], [], color="#444444", linestyle=style) for style in ("-", "--")]
@@ -141,7 +140,7 @@ def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
         part = shown.filter(pl.col("model") == model)
         everything = _density(part["irfs"].to_numpy(), at)
         if everything is not None:
-            axes.fill_between(at, everything, color=GRID, linewidth=0, label="all pictures")
+            axes.fill_between(at, everything, color="#dddddd", linewidth=0, label="all pictures")
         for place, label in enumerate(chosen):
             line = _density(part.filter(pl.col("label") == label)["irfs"].to_numpy(), at)
             if line is not None:
@@ -206,18 +205,11 @@ _ACCURACIES = ("accuracy_foreground", "accuracy_background")
 
 def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axes]]:
     """Return a figure with `count` square panels, at most `columns` in a row."""
-    wide = min(columns, count)
-    lines = -(-count // wide)
-    figure = new_figure(0.4 + side * wide, 0.5 + side * lines)
-    panels = list(figure.subplots(lines, wide, squeeze=False).ravel())
-    for axes in panels[count:]:
-        axes.set_axis_off()
-    for axes in panels[:count]:
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color=GRID, linewidth=0.5)
-        axes.set_axisbelow(True)
+    figure, panels = new_panels(count, (0.4, 0.5), side, columns)
+    for axes in panels:
+        plain(axes, "both", 0.5)
         axes.tick_params(labelsize=8)
-    return figure, panels[:count]
+    return figure, list(panels)
 
 
 def _legend(figure: Figure, axes: Axes, place: Literal["outside right upper", "outside right lower"]) -> None:

@@ -3,79 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import polars as pl
 
 from unswayed.analyses.drops.drop import (
-    Gap,
     differs,
     dropped_accuracy,
     drops_by_group,
     framing_cost,
     gap_between,
     with_conditions,
+    with_effect,
     with_published,
 )
 from unswayed.analyses.drops.sweeps import find_sweeps
-from unswayed.analyses.flips import FLIP_COLUMNS, Draw, Flips, find_flips
-from unswayed.analyses.statistics.paired import IntervalSettings, holm
+from unswayed.analyses.flips import FLIP_COLUMNS, Flip, find_flips
+from unswayed.analyses.statistics.paired import IntervalSettings
+from unswayed.analyses.words import edit_words
+from unswayed.choices import takes
+from unswayed.edits import edit_named_in
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, read_facts
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
 from unswayed.evaluation.model_cards import remarks, suspicions
 from unswayed.evaluation.predictions import in_memory
+from unswayed.evaluation.reading import without_doubted
 
-from .section import series
+from .section import series, short_names
+from .settings import ReportSettings
 
-SURE = 0.05
 LEAST_OF_GROUP = 5  # photographs; the drop of a smaller superclass would be that of single photographs
 
 
-@dataclass(eq=False)
 class Findings:
-    """predictions: their folder; answers: their rows; facts: of the edits, the benchmark and the models' cards; drops:
-    with the columns of `with_effect`; sweeps: their curves, fits and thresholds, if there are any; has_valid: whether
-    drops on valid pictures differ; rivals: one row for each model but the one that drops least, with the difference of
-    their average drops; framing: what the framing costs, empty if the source files were not evaluated; flips: their
-    counts and those that are shown; lead: how much more the worst edit costs than the next one, None if there is only
-    one.
+    """The results of a folder of predictions: facts of the edits, the benchmark and the models' cards, `answers` (the
+    rows), and the tables and orders that the sections show."""
 
-    models: the one that drops least on average first; series: their places in the palette; worst: the edits with their
-    mean effect over the models that they do not attack and n, worst first, those that were possible for fewer than half
-    of the photographs last, because they are the least certain; edits: worst first, then the controls in the
-    benchmark's order; kinds, meanings, controls: of each edit; groups: the drops by superclass or class; suspicions:
-    why the models' numbers say nothing about them; remarks: what else a reader of the numbers must know.
-    """
+    def __init__(self, predictions: str | Path, settings: ReportSettings) -> None:
+        facts, answers = read_facts(predictions, settings.benchmark), in_memory(predictions, FLIP_COLUMNS)
+        if settings.leave_out is not None:
+            answers, facts = without_doubted(predictions, facts, FLIP_COLUMNS)
+        facts, answers = _renamed(facts, answers, settings.names or {})
+        resampling: dict[str, Any] = {"facts": facts, "resamples": settings.resamples, "seed": settings.seed}
+        intervals = IntervalSettings(settings.resamples, seed=settings.seed)
+        drops = dropped_accuracy(answers, **resampling)
+        drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **resampling)
+        self.predictions, self.facts, self.answers = Path(predictions), facts, answers
+        self.has_valid = differs(drops)  # whether drops on valid pictures differ
+        self.drops = drops = with_effect(drops)
+        self.framing = framing_cost(answers, intervals)  # empty if the source files were not evaluated
+        self.sweeps: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame] | None = None  # curves, fits and thresholds
+        if find_sweeps(answers["edit"].unique().cast(pl.String).to_list(), facts):
+            # The fits load scipy's optimizers.
+            from unswayed.analyses.drops.curves import accuracy_curves, curve_fits, thresholds
 
-    predictions: Path
-    answers: pl.DataFrame
-    facts: Facts
-    intervals: IntervalSettings
-    drops: pl.DataFrame
-    has_valid: bool
-    rivals: pl.DataFrame
-    framing: pl.DataFrame
-    sweeps: tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame] | None
-    flips: Flips
-    lead: Gap | None
-    models: list[str]
-    worst: pl.DataFrame
-    edits: list[str]
-    kinds: dict[str, str]
-    meanings: dict[str, str]
-    controls: dict[str, str | None]
-    groups: pl.DataFrame
-    suspicions: list[str]
-    remarks: list[str]
-
-    def __post_init__(self) -> None:
-        self.series = series(self.models)
-        self.changes = self.flips.counts.filter(~pl.col("is_control"))
-        rows = {row["model"]: row for row in self.drops.filter(kind=AVERAGE).iter_rows(named=True)}
+            curves = accuracy_curves(answers, facts=facts)
+            self.sweeps = curves, curve_fits(answers, **resampling), thresholds(answers, **resampling)
+        self.models = ranked(drops)  # the one that drops least on average first
+        self.series = series(self.models)  # their places in the palette
+        rows = {row["model"]: row for row in drops.filter(kind=AVERAGE).iter_rows(named=True)}
         self.averages = {model: rows[model] for model in self.models if model in rows}  # empty if no edit is averaged
+        # The mean effect of each edit over the models that it does not attack, worst first; those that were possible
+        # for fewer than half of the photographs last, because they are the least certain.
+        self.worst = _worst(drops)
+        first, controls = self.worst["edit"].to_list(), drops.filter(kind="control")["edit"].unique().to_list()
+        # How much more each other model drops than the first, and the worst edit costs than the next.
+        self.rivals = _rivals(answers, drops, self.models, resampling)
+        self.lead = gap_between(answers, first[0], first[1], facts, intervals) if len(first) > 1 else None
+        self.groups = drops_by_group(answers, first, facts, intervals, LEAST_OF_GROUP)  # by superclass or class
+        self.edits = [*first, *facts.sorted(controls)]
+        self.words = {AVERAGE: AVERAGE, ORIGINAL: ORIGINAL, **edit_words(self.edits, facts)}
+        self.worst_flip = _worst_flip(answers, first, facts) if settings.flips else None  # it leads the gallery
+        drawn = find_flips(
+            answers, settings.flips, settings.seed, facts=facts, draw=settings.draw, gained=settings.flips // 4
+        )
+        others = [flip for flip in drawn.shown if flip != self.worst_flip]
+        self.flips = replace(drawn, shown=(*([self.worst_flip] if self.worst_flip else []), *others))
+        self.changes = self.flips.of_edits
+        self.kinds = {**dict.fromkeys(controls, "control"), **dict.fromkeys(first, "edit")}
+        self.averaged = averaged_edits(self.edits, facts)
+        self.meanings = {edit: facts.describe(edit) for edit in [ORIGINAL, *self.edits]}
+        self.controls = {edit: facts.control(edit) for edit in self.edits}
+        self.suspicions = suspicions(facts.cards, self.models)  # why the models' numbers say nothing about them
+        self.remarks = remarks(facts.cards, self.models)  # what else a reader of the numbers must know
+
+    def attributes(self) -> dict[str, list[str]]:
+        """Return the edits of each attribute, the attribute with the worst edit first, and the controls last."""
+        groups: dict[str, list[str]] = {}
+        for edit in self.edits:
+            named = edit_named_in(edit)
+            attribute = self.words[edit] if named is None else named.name
+            groups.setdefault("controls" if self.kinds[edit] == "control" else attribute, []).append(edit)
+        return groups
 
     def class_name(self, label: int) -> str:
         """Return the name of a class, or its number as text if it has none."""
@@ -94,61 +115,10 @@ class Findings:
         return str(card.get("spec") or card.get("model", model))
 
 
-def find(
-    predictions: str | Path,
-    benchmark: str | Path | None = None,
-    *,
-    names: Mapping[str, str] | None = None,
-    flips: int = 48,
-    draw: Draw = "worst",
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Findings:
-    """Return the findings of a folder of predictions; names: shorter names of models; flips: how many to show."""
-    facts, answers = read_facts(predictions, benchmark), in_memory(predictions, FLIP_COLUMNS)
-    if names:
-        facts, answers = _renamed(facts, answers, names)
-    settings: dict[str, Any] = {"facts": facts, "resamples": resamples, "level": level, "seed": seed}
-    intervals = IntervalSettings(resamples, level, seed)
-    drops = dropped_accuracy(answers, **settings)
-    drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **settings)
-    has_valid, framing = differs(drops), framing_cost(answers, intervals)
-    sweeps = None
-    if find_sweeps(answers["edit"].unique().cast(pl.String).to_list(), facts):
-        from unswayed.analyses.drops.curves import sweep_tables  # the fits load scipy's optimizers
-
-        sweeps = sweep_tables(answers, **settings)
-    found = find_flips(answers, flips, seed, facts=facts, draw=draw, gained=flips // 4)
-    drops = with_effect(drops)
-    models, worst = ranked(drops), _worst(drops)
-    first, controls = worst["edit"].to_list(), drops.filter(kind="control")["edit"].unique().to_list()
-    rivals = _rivals(answers, drops, models, settings)
-    groups = drops_by_group(answers, first, facts, intervals, LEAST_OF_GROUP)
-    lead = gap_between(answers, first[0], first[1], facts, intervals) if len(first) > 1 else None
-    edits = [*first, *facts.sorted(controls)]
-    return Findings(
-        predictions=Path(predictions),
-        answers=answers,
-        facts=facts,
-        intervals=intervals,
-        drops=drops,
-        has_valid=has_valid,
-        rivals=rivals,
-        framing=framing,
-        sweeps=sweeps,
-        flips=found,
-        lead=lead,
-        models=models,
-        worst=worst,
-        edits=edits,
-        kinds={**dict.fromkeys(controls, "control"), **dict.fromkeys(first, "edit")},
-        meanings=dict(zip([ORIGINAL, *edits], map(facts.describe, [ORIGINAL, *edits]), strict=True)),
-        controls=dict(zip(edits, map(facts.control, edits), strict=True)),
-        groups=groups,
-        suspicions=suspicions(facts.cards, models),
-        remarks=remarks(facts.cards, models),
-    )
+@takes(ReportSettings)
+def find(predictions: str | Path, settings: ReportSettings) -> Findings:
+    """Return the findings of a folder of predictions."""
+    return Findings(predictions, settings)
 
 
 def _worst(drops: pl.DataFrame) -> pl.DataFrame:
@@ -160,16 +130,6 @@ def _worst(drops: pl.DataFrame) -> pl.DataFrame:
     return means.sort(few, -pl.col("effect"), "edit")
 
 
-def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
-    """Return the table of drops with `effect`, `effect_low`, `effect_high` and `effect_p`, which the report puts first:
-    the net drop, or the drop where no control was evaluated; `raw` marks such rows."""
-    net = pl.col("net_drop").is_not_null()
-    pairs = {"effect": "drop", "effect_low": "low", "effect_high": "high", "effect_p": "p_holm"}
-    nets = {"drop": "net_drop", "low": "net_low", "high": "net_high", "p_holm": "net_p_holm"}
-    chosen = [pl.when(net).then(nets[name]).otherwise(name).alias(effect) for effect, name in pairs.items()]
-    return drops.with_columns(*chosen, raw=~net & pl.col("kind").is_in(["edit", AVERAGE]))
-
-
 def ranked(drops: pl.DataFrame) -> list[str]:
     """Return the models by the effect of the average edit, least first; those without one at the end, by name."""
     averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "effect").iter_rows())
@@ -177,16 +137,34 @@ def ranked(drops: pl.DataFrame) -> list[str]:
     return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
 
 
-def _renamed(facts: Facts, answers: pl.DataFrame, names: Mapping[str, str]) -> tuple[Facts, pl.DataFrame]:
-    """Return both with the models under their shorter names."""
+def _worst_flip(answers: pl.DataFrame, edits: Sequence[str], facts: Facts) -> Flip | None:
+    """Return the flip of the worst edit that has one whose true class lost most; if there is one, a flip whose control
+    is right, so that the change is to blame."""
+    for edit in edits:
+        pictures = answers.filter(
+            pl.col("edit").cast(pl.String).is_in([ORIGINAL, edit, facts.control(edit) or ORIGINAL])
+        )
+        flips = find_flips(pictures, 12, facts=facts, draw="worst").shown
+        if flips:
+            return min(flips, key=lambda flip: flip.control_correct is False)
+    return None
+
+
+def _renamed(facts: Facts, answers: pl.DataFrame, given: Mapping[str, str]) -> tuple[Facts, pl.DataFrame]:
+    """Return both with the models under the given names, or the shortest ends of paths that tell them apart."""
     models = answers["model"].cast(pl.String).unique().to_list()
+    names = {**short_names(models), **given}
     for name in names:
         if name not in models:
             raise unknown("model to name", name, sorted(models))
     final = [names.get(model, model) for model in models]
     if len(set(final)) < len(final):
         raise UserError(f"two models would be called {max(final, key=final.count)}", allowed="a name for each model")
-    cards = {names.get(model, model): card for model, card in facts.cards.items()}
+    # A model that is shown by a shorter name is still opened by its own.
+    cards = {
+        names.get(model, model): card if names.get(model, model) == model else {"spec": model, **card}
+        for model, card in facts.cards.items()
+    }
     white_box = frozenset(names.get(model, model) for model in facts.white_box)
     column = pl.col("model").cast(pl.String).replace(dict(names))
     return replace(facts, cards=cards, white_box=white_box), answers.with_columns(column)
@@ -197,8 +175,7 @@ def _rivals(
 ) -> pl.DataFrame:
     """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one.
 
-    p_holm: that of `compare`, which is corrected for its edits, corrected once more for the number of models, so that
-    the two never contradict each other.
+    p_holm: that of `compare`, where an average is a family of its own (`analyses.statistics.certainty`).
     """
     order = list(series(models))
     averages = drops.filter(kind=AVERAGE)
@@ -214,8 +191,4 @@ def _rivals(
             rows.append((model, gap, low, high, row["n"], row["p_holm"]))
     ends = dict.fromkeys(("gap", "low", "high"), pl.Float64)
     schema = {"model": pl.String, **ends, "n": pl.Int64, "p_holm": pl.Float64}
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
-    if frame.is_empty():
-        return frame
-    adjusted = holm(frame["p_holm"].fill_null(np.nan).to_numpy())
-    return frame.with_columns(p_holm=pl.Series(adjusted, dtype=pl.Float64).fill_nan(None))
+    return pl.DataFrame(rows, schema=schema, orient="row")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
-from unswayed.views.text import joined, percent, plural, tag
+from unswayed.views.text import joined, percent, plural
 
 from .findings import Findings
 from .pictures import SIDE, Album, data_address, overlay
@@ -33,23 +33,18 @@ def gallery_section(
     wanted = [f"{flip.source_id}/original/0" for flip in flips]
     wanted += [flip.control_id for flip in flips if flip.control_id is not None]
     pictures = album.pictures([*wanted, *(flip.sample_id for flip in flips)])
+    # Every photograph is in the page once, hidden, for the cards to refer to, because many flips share one.
     store = {
-        sample: (f"photograph-{number}", data_address(pictures[sample]))
-        for number, sample in enumerate(dict.fromkeys(wanted))
-        if sample in pictures
+        sample: f"photograph-{number}" for number, sample in enumerate(dict.fromkeys(wanted)) if sample in pictures
     }
-    names = {sample: name for sample, (name, _) in store.items()}
-    cards = []
-    for flip in flips:
-        after = data_address(pictures[flip.sample_id]) if flip.sample_id in pictures else None
-        cards.append(_card(findings, flip, names, after, heat.get(flip)))
-    classes = sorted({findings.class_name(flip.label) for flip in flips})
+    cards = [_card(findings, flip, store, pictures, heat.get(flip, ())) for flip in flips]
+    classes = sorted({card["truth"] for card in cards})
     filters = filtered(
         "flips-list",
         "flips",
-        chooser("change", "Change", sorted({_change(flip) for flip in flips}), "all"),
-        chooser("blame", "Blame", sorted({_blame(flip) for flip in flips} - {""}), "all"),
-        chooser("near", "Mistake", sorted({_near(flip) for flip in flips} - {""}), "all"),
+        chooser("change", "Change", sorted({card["change"] for card in cards}), "all"),
+        chooser("blame", "Blame", sorted({card["blame"] for card in cards} - {""}), "all"),
+        chooser("near", "Mistake", sorted({card["near"] for card in cards} - {""}), "all"),
         chooser("class", "Class", classes, "all classes"),
     )
     total, n, gained = (int(findings.changes[name].sum()) for name in ("flips", "right", "gained"))
@@ -65,21 +60,24 @@ def gallery_section(
         "Press one to enlarge it."
     )
     missing = None if store else missing_words(album)
-    items = tag("ul", *cards, id="flips-list", class_="flips")
-    body = joined([paragraphs(words, missing, *notes), filters, _store(store.values()), items])
+    addresses = [(name, data_address(pictures[sample])) for sample, name in store.items()]
+    items = render("gallery.html", cards=cards, store=addresses, side=SIDE, percent=percent)
+    body = joined([paragraphs(words, missing, *notes), filters, items])
     table = pl.DataFrame([asdict(flip) for flip in flips], infer_schema_length=None)
     return Section("flips", "Right to wrong, and back", body, tables={"flips": table})
 
 
-def _change(flip: Flip) -> str:
-    return GAINED if flip.gained else LOST
-
-
 def _blame(flip: Flip) -> str:
-    """Return what is to blame for a flip: the change itself, or the rendering, which the control shows."""
+    """Return what is to blame for a flip: the change itself, or the rendering, which the control shows.
+
+    Reinsertion covers the filled area again, so that it cannot tell that area from the change.
+    """
     if flip.gained or flip.control_correct is None:
         return ""
-    return "the change: control right" if flip.control_correct else "the rendering: control wrong already"
+    if not flip.control_correct:
+        return "the rendering: control wrong already"
+    change = "the change or the filled area" if flip.control == "reinsertion" else "the change"
+    return f"{change}: control right"
 
 
 def _near(flip: Flip) -> str:
@@ -88,114 +86,52 @@ def _near(flip: Flip) -> str:
     return "same superclass" if flip.same_superclass else "other superclass"
 
 
-def _store(photographs: Iterable[tuple[str, str]]) -> Markup:
-    """Return every photograph once, hidden, for the cards to refer to, because many flips share one."""
-    images = [tag("image", id=name, href=address, width=SIDE, height=SIDE) for name, address in photographs]
-    return tag("svg", tag("defs", *images), class_="store", width=0, height=0, aria_hidden="true")
-
-
 def _card(
     findings: Findings,
     flip: Flip,
-    store: dict[str, str],
-    after: str | None,
-    heat: tuple[np.ndarray, np.ndarray] | None,
-) -> Markup:
-    before, answer = findings.class_name(flip.before), findings.class_name(flip.after)
-    photograph = store.get(f"{flip.source_id}/original/0", "")
-    pictures = [
-        _referred(photograph, f"photograph {flip.source_id}", "before"),
-        tag("img", src=after, alt=f"the same under {flip.edit}", width=128, height=128, class_="after"),
-    ]
-    badges = [
-        tag("span", text, class_=f"badge {kind}")
-        for text, kind in (
-            (GAINED if flip.gained else "", "gained"),
-            ("control wrong already" if flip.control_correct is False and not flip.gained else "", "blamed"),
-            ("same superclass" if _near(flip) == "same superclass" else "", "near"),
-        )
-        if text
-    ]
-    caption = tag(
-        "span",
-        tag("b", flip.edit),
-        tag("span", flip.model, class_="quiet"),
-        tag("span", f"{before} {percent(flip.before_probability, 0)}"),
-        tag("span", f"→ {answer} {percent(flip.after_probability, 0)}"),
-        tag("span", *badges, class_="badges"),
-        class_="said",
-    )
-    shown = tag("span", *pictures, class_="pair") if photograph and after else None
-    opener = tag("button", shown, caption, type="button", class_="flip", aria_haspopup="dialog")
-    return tag(
-        "li",
-        opener,
-        tag("template", _opened(findings, flip, store if after else {}, heat)),
-        data_key=f"{flip.model}/{flip.sample_id}",
-        data_model=flip.model,
-        data_edit=flip.edit,
-        data_class=findings.class_name(flip.label),
-        data_change=_change(flip),
-        data_blame=_blame(flip),
-        data_near=_near(flip),
-    )
-
-
-def _opened(
-    findings: Findings, flip: Flip, store: dict[str, str], heat: tuple[np.ndarray, np.ndarray] | None
-) -> Markup:
-    """Return the content of the dialog; store: the stored pictures, empty if there are none. The edited picture is
-    copied from the button, so that the page contains it only once."""
+    store: Mapping[str, str],
+    pictures: Mapping[str, np.ndarray],
+    heat: Sequence[np.ndarray],
+) -> dict[str, Any]:
+    """Return what the card of a flip and its dialog show; store: the names of the stored pictures."""
     truth, before, answer = (findings.class_name(label) for label in (flip.label, flip.before, flip.after))
-    shown = []
-    if store:
-        photograph = _referred(store[f"{flip.source_id}/original/0"], f"photograph {flip.source_id}")
-        shown.append(tag("figure", photograph, tag("figcaption", "photograph")))
-        if flip.control_id is not None and flip.control_id in store:
-            picture = _referred(store[flip.control_id], f"control {flip.control}")
-            shown.append(tag("figure", picture, tag("figcaption", f"control: {flip.control}")))
-        shown.append(_picture(flip.edit, f"the same under {flip.edit}", copy="after"))
-        if heat is not None:
-            shown.append(_picture(f"evidence for “{before}”", "heat map on the photograph", data_address(heat[0])))
-            shown.append(_picture(f"evidence for “{answer}”", "heat map on the edited picture", data_address(heat[1])))
     still, meaning = flip.after_true_probability, findings.meanings.get(flip.edit, "")
-    control = None
-    if flip.control_answer is not None and flip.control_probability is not None:
-        control = _answer(
-            findings.class_name(flip.control_answer), flip.control_probability, flip.control_correct is True
-        )
+    named = None if flip.control_answer is None else findings.class_name(flip.control_answer)
+    control = _answer(named, flip.control_probability, flip.control_correct) if named is not None else None
     facts = [
-        ("Model", flip.model),
-        ("Edit", joined([flip.edit, f" ({meaning})" if meaning else None])),
-        ("True class", truth),
-        ("Before", _answer(before, flip.before_probability, not flip.gained)),
-        ("In the control", control),
-        ("After", _answer(answer, flip.after_probability, flip.gained)),
-        ("True class after", None if still is None else joined([_bar(still), f"{truth}, {percent(still)}"])),
-        ("To blame", _blame(flip) or None),
-        ("Kind of mistake", _near(flip) or None),
-        ("Object inside the model's crop", None if flip.survives is None else percent(flip.survives, 0)),
+        ("Model", None, flip.model),
+        ("Edit", None, f"{findings.words[flip.edit]} ({meaning})" if meaning else findings.words[flip.edit]),
+        ("True class", None, truth),
+        ("Before", flip.before_probability, _answer(before, flip.before_probability, not flip.gained)),
+        ("In the control", flip.control_probability, control),
+        ("After", flip.after_probability, _answer(answer, flip.after_probability, flip.gained)),
+        ("True class after", still, None if still is None else f"{truth}, {percent(still)}"),
+        ("To blame", None, _blame(flip)),
+        ("Kind of mistake", None, _near(flip)),
+        ("Object inside the model's crop", None, None if flip.survives is None else percent(flip.survives, 0)),
     ]
-    listing = tag("dl", *(joined([tag("dt", key), tag("dd", value)]) for key, value in facts if value is not None))
-    return joined([tag("h3", f"{flip.source_id}, {flip.edit}"), tag("div", *shown, class_="four"), listing])
+    return {
+        "flip": flip,
+        "spec": findings.spec(flip.model),
+        "edit": findings.words[flip.edit],
+        "control_answer": named,
+        "control_words": findings.words.get(flip.control or "", flip.control),
+        "truth": truth,
+        "before": before,
+        "answer": answer,
+        "change": GAINED if flip.gained else LOST,
+        "blame": _blame(flip),
+        "near": _near(flip),
+        "photograph": store.get(f"{flip.source_id}/original/0"),
+        "control": store.get(flip.control_id or ""),
+        "edited": data_address(pictures[flip.sample_id]) if flip.sample_id in pictures else None,
+        "heat": [data_address(picture) for picture in heat],
+        "facts": facts,
+    }
 
 
-def _answer(name: str, share: float, right: bool) -> Markup:
-    return joined([_bar(share), f"{name}, {percent(share)}: {'right' if right else 'wrong'}"])
-
-
-def _referred(name: str, words: str, kind: str | None = None) -> Markup:
-    use = tag("use", href=f"#{name}")
-    return tag("svg", use, role="img", aria_label=words, viewBox=f"0 0 {SIDE} {SIDE}", class_=kind)
-
-
-def _picture(caption: str, words: str, address: str | None = None, copy: str | None = None) -> Markup:
-    image = tag("img", src=address, alt=words, data_copy=copy, width=256, height=256)
-    return tag("figure", image, tag("figcaption", caption))
-
-
-def _bar(share: float) -> Markup:
-    return tag("span", tag("span", style=f"width: {100 * share:.1f}%"), class_="bar", aria_hidden="true")
+def _answer(name: str, share: float | None, right: bool | None) -> str:
+    return f"{name}, {percent(share)}: {'right' if right else 'wrong'}"
 
 
 @dataclass(eq=False)
@@ -257,6 +193,7 @@ def explorer_section(findings: Findings, data: dict[str, Any], shown: int) -> Se
         "explorer",
         models=findings.models,
         edits=findings.edits,
+        words=findings.words,
         total=findings.answers["source_id"].n_unique(),
         shown=len(data["photographs"]),
         pictures=shown,
@@ -270,6 +207,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
     data: dict[str, Any] = {
         "models": findings.models,
         "edits": findings.edits,
+        "words": findings.words,
         "places": findings.series,
         "counts": {f"{row[0]}\n{row[1]}": row[2:] for row in flips.iter_rows()},
     }

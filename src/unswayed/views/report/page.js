@@ -3,6 +3,7 @@
 const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const data = JSON.parse(one("#data").textContent);
+const word = (edit) => data.words[edit] || edit;
 const percent = (thousandths) => `${Math.round(thousandths / 10)} %`;
 
 function make(name, attributes = {}, ...inside) {
@@ -66,13 +67,14 @@ function apply() {
     const { model = "", edit = "" } = button.dataset;
     button.setAttribute("aria-pressed", model === choice.model && edit === choice.edit && Boolean(model || edit));
   }
-  for (const card of all(".card[data-model]")) card.classList.toggle("out", Boolean(choice.model) && card.dataset.model !== choice.model);
+  for (const row of all(".forest tr[data-model]")) row.classList.toggle("out", Boolean(choice.model) && row.dataset.model !== choice.model);
   for (const cell of all("#groups [data-edit]")) cell.classList.toggle("out", Boolean(choice.edit) && cell.dataset.edit !== choice.edit);
   describe();
   if (explorer) explorer.follow();
 }
 
-/* Below the matrix: what was chosen, how many flips it has, and where they are shown. */
+/* Below the matrix: what was chosen, how many flips it has, the worst of them, and where the others are. */
+const IN_PLACE = 8;
 function describe() {
   const place = one("#chosen");
   if (!place) return;
@@ -87,11 +89,14 @@ function describe() {
   }
   const [flips, controlled, wrong, gained] = sums;
   const blame = controlled ? `, ${wrong} of ${controlled} wrong in the control already` : "";
-  const name = make("b", {}, `${choice.model || "All models"}, ${choice.edit || "all edits"}`);
+  const name = make("b", {}, `${choice.model || "All models"}, ${choice.edit ? word(choice.edit) : "all edits"}`);
   const links = [["#drops", "numbers"], ["#flips", "pictures"], ["#explorer", "every photograph"]]
     .filter(([target]) => one(target))
-    .flatMap(([target, word]) => [make("a", { href: target }, word), " "]);
-  place.append(name, `: ${flips} right to wrong${blame}; ${gained} wrong to right. See `, ...links);
+    .flatMap(([target, text]) => [make("a", { href: target }, text), " "]);
+  const shown = explorer ? explorer.flips(IN_PLACE) : [];
+  const worst = shown.length && flips > shown.length ? ` The ${shown.length} that lose most:` : "";
+  place.append(make("p", {}, name, `: ${flips} right to wrong${blame}; ${gained} wrong to right. See `, ...links, worst));
+  if (shown.length) place.append(make("ul", { class: "in-place" }, ...shown.map((card) => make("li", {}, card))));
 }
 
 function choose(model, edit) {
@@ -132,14 +137,14 @@ function show(kind, key, content, step, origin) {
   history.replaceState(null, "", `#${kind}=${encodeURIComponent(key)}`);
 }
 
-function openFlip(item) {
+function openFlip(item, origin = one("button", item)) {
   const content = one("template", item).content.cloneNode(true);
   for (const image of all("img[data-copy]", content)) image.src = one(`img.${image.dataset.copy}`, item).src;
   const step = (by) => {
     const items = all("#flips-list > li").filter((other) => !other.hidden);
     openFlip(items[(items.indexOf(item) + by + items.length) % items.length]);
   };
-  show("flip", item.dataset.key, [content], step, one("button", item));
+  show("flip", item.dataset.key, [content], step, origin);
 }
 
 function openAddress() {
@@ -151,6 +156,9 @@ function openAddress() {
   if (kind === "photograph" && explorer) explorer.openKey(key);
 }
 
+for (const button of all("[data-flip]")) {
+  button.addEventListener("click", () => openFlip(all("#flips-list > li").find((item) => item.dataset.key === button.dataset.flip), button));
+}
 for (const item of all("#flips-list > li")) one("button", item).addEventListener("click", () => openFlip(item));
 for (const button of all("[data-move]", dialog)) {
   button.addEventListener("click", () => opened.step(Number(button.dataset.move)));
@@ -234,7 +242,7 @@ function makeExplorer() {
     }
     const words = Object.entries(KINDS).map(([kind, name]) => [kind, `${name}: ${counts[kind]}`]);
     one("#scatter-legend").replaceChildren(...words.map(([kind, text]) => make("li", {}, make("span", { class: `key ${kind}` }), text)));
-    svg.setAttribute("aria-label", `${points.length} photographs, ${model}, ${edit}. ${words.map(([, text]) => text).join("; ")}`);
+    svg.setAttribute("aria-label", `${points.length} photographs, ${model}, ${word(edit)}. ${words.map(([, text]) => text).join("; ")}`);
     photographs.replaceChildren(...points.map(({ name, number, loss }) => make("option", { value: number }, `${name} (${loss > 0 ? "−" : "+"}${Math.abs(Math.round(loss / 10))})`)));
   }
 
@@ -242,7 +250,7 @@ function makeExplorer() {
     const strip = data.strips[number];
     const column = ["original", ...data.edits].indexOf(edit);
     if (!strip || column < 0) return null;
-    const cellOfStrip = make("span", { class: "crop", role: "img", "aria-label": `${data.photographs[number][0]}, ${edit}` });
+    const cellOfStrip = make("span", { class: "crop", role: "img", "aria-label": `${data.photographs[number][0]}, ${word(edit)}` });
     cellOfStrip.style.width = cellOfStrip.style.height = `${side}px`;
     cellOfStrip.style.backgroundImage = `url(${strip})`;
     cellOfStrip.style.backgroundSize = `auto ${side}px`;
@@ -254,10 +262,6 @@ function makeExplorer() {
     const [name, label] = data.photographs[number];
     const control = data.controls[edit] === "original" ? null : data.controls[edit];
     const columns = ["original", ...(control ? [control] : []), edit];
-    const figures = columns
-      .map((column) => [column, picture(number, column, window.innerWidth < 640 ? 128 : 168)])
-      .filter(([, image]) => image)
-      .map(([column, image]) => make("figure", {}, image, make("figcaption", {}, column === control ? `control: ${column}` : column)));
     const rows = data.models.map((model) => {
       const cells = columns.map((column) => {
         const it = cell(model, column, number);
@@ -267,32 +271,67 @@ function makeExplorer() {
       });
       return make("tr", {}, make("th", { scope: "row" }, model), ...cells);
     });
-    const head = make("tr", {}, make("td"), ...columns.map((column) => make("th", { scope: "col" }, column)));
+    const heads = columns.map((column) => {
+      const image = picture(number, column, window.innerWidth < 640 ? 96 : 168);
+      const text = make("span", {}, column === control ? `control: ${word(column)}` : word(column));
+      return make("th", { scope: "col" }, ...(image ? [image] : []), text);
+    });
+    const head = make("tr", {}, make("td"), ...heads);
     const others = data.edits.map((other) => {
       const answers = data.models.map((model) => cell(model, other, number)).filter(Boolean);
       const button = make("button", { type: "button", class: "other", "aria-pressed": other === edit });
       const wrong = answers.filter((it) => !it.right).length;
-      button.append(...[picture(number, other, 84)].filter(Boolean), make("span", {}, other), make("small", {}, answers.length ? `${wrong} of ${answers.length} wrong` : "not possible"));
+      button.append(...[picture(number, other, 84)].filter(Boolean), make("span", {}, word(other)), make("small", {}, answers.length ? `${wrong} of ${answers.length} wrong` : "not possible"));
       button.disabled = !answers.length;
       button.addEventListener("click", () => open(number, other));
       return button;
     });
     return [
-      make("h3", {}, `${name}, ${edit}`),
+      make("h3", {}, `${name}, ${word(edit)}`),
       make("p", {}, "True class: ", make("b", {}, data.classes[label])),
-      make("div", { class: "four" }, ...figures),
       make("div", { class: "scroll" }, make("table", { class: "answers" }, make("thead", {}, head), make("tbody", {}, ...rows))),
       make("h4", {}, "The same photograph under every edit"),
       make("div", { class: "others" }, ...others),
     ];
   }
 
-  function open(number, edit = edits.value) {
+  /* The flips of what is chosen that lost most, at most one of each photograph, as buttons that open it. */
+  function flips(most) {
+    const found = [];
+    for (const model of data.models.filter((it) => !choice.model || it === choice.model)) {
+      for (const edit of data.edits.filter((it) => !choice.edit || it === choice.edit)) {
+        data.photographs.forEach((_, number) => {
+          const [before, after] = [cell(model, "original", number), cell(model, edit, number)];
+          if (before && after && before.right && !after.right) found.push({ model, edit, number, before, after });
+        });
+      }
+    }
+    found.sort((first, second) => second.before.share - second.after.share - (first.before.share - first.after.share));
+    const seen = new Set();
+    const chosen = found.filter(({ number }) => !seen.has(number) && seen.add(number)).slice(0, most);
+    return chosen.map(({ model, edit, number, before, after }) => {
+      const pictures = [picture(number, "original", 76), picture(number, edit, 76)].filter(Boolean);
+      const answers = [`✓ ${data.classes[before.answer]}`, `✗ ${data.classes[after.answer]}`];
+      const whose = [choice.model ? "" : model, choice.edit ? "" : word(edit)].filter(Boolean).join(", ");
+      const button = make("button", { type: "button", class: "other", "aria-haspopup": "dialog" });
+      button.append(make("span", { class: "crops" }, ...pictures), make("span", { class: "right" }, answers[0]), make("span", { class: "wrong" }, answers[1]));
+      if (whose) button.append(make("small", {}, whose));
+      button.addEventListener("click", () => {
+        models.value = model;
+        edits.value = edit;
+        redraw();
+        open(number, edit, button);
+      });
+      return button;
+    });
+  }
+
+  function open(number, edit = edits.value, origin = svg) {
     const step = (by) => {
       const place = points.findIndex((point) => point.number === number);
       open(points[(place + by + points.length) % points.length].number, edit);
     };
-    show("photograph", `${models.value}/${edit}/${data.photographs[number][0]}`, card(number, edit), step, svg);
+    show("photograph", `${models.value}/${edit}/${data.photographs[number][0]}`, card(number, edit), step, origin);
   }
 
   function openKey(key) {
@@ -318,6 +357,7 @@ function makeExplorer() {
   for (const select of [models, edits]) select.addEventListener("change", redraw);
   redraw();
   return {
+    flips,
     openKey,
     follow() {
       if (choice.model) models.value = choice.model;

@@ -26,7 +26,7 @@ from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
 from unswayed.files.whole import check_writable, write_bytes
 from unswayed.scene import LOOK_BELOW
-from unswayed.views.tables import Cell, Column, Row, Table
+from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, tag
 
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
@@ -76,15 +76,7 @@ def write_report(
     show = progress or (lambda done, total, what: None)
     total = 3 + settings.heat_maps
     show(0, total, "numbers")
-    findings = find(
-        predictions,
-        settings.benchmark,
-        names=settings.names,
-        flips=settings.flips,
-        draw=settings.draw,
-        resamples=settings.resamples,
-        seed=settings.seed,
-    )
+    findings = find(predictions, settings)
     album = Album(findings.facts.root, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
@@ -112,14 +104,14 @@ def write_report(
         ]
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
         doubts, sentences = [f"Suspicious: {suspicion}." for suspicion in findings.suspicions], verdict(findings)
-        first = _verdict_section(findings, doubts, sentences, remarks)
+        first = _verdict_section(findings, album, doubts, remarks)
         shown = [first, *(section for section in sections if section is not None)]
         tables = csv_files(shown)
         page = render_page(shown, settings.title, _subtitle(findings), data, tables).encode()
         files = write_assets(Path(settings.assets), shown, tables) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    said = [*doubts, *sentences]
+    said = [sentences[0], *doubts, *sentences[1:]]
     return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 
@@ -145,20 +137,16 @@ def render_page(
         files={name: base64.b64encode(content).decode() for name, content in tables.items()},
         models=data["models"],
         edits=data["edits"],
+        words=data["words"],
         data=as_script(data),
     )
 
 
-def _verdict_section(
-    findings: Findings, doubts: Sequence[str], sentences: Sequence[str], remarks: Sequence[str]
-) -> Section:
-    small = (
-        "Confidence intervals are at 95 %, over photographs; n is the number of photographs unless stated otherwise."
-    )
-    words = paragraphs(*sentences, *(f"Note: {remark}." for remark in remarks))
+def _verdict_section(findings: Findings, album: Album, doubts: Sequence[str], remarks: Sequence[str]) -> Section:
     warnings = [tag("p", tag("strong", doubt), class_="doubt") for doubt in doubts]
-    content = [*warnings, first_screen(findings), words, tag("p", small, class_="quiet")]
-    return Section("verdict", "Verdict", joined(content))
+    said = [] if findings.averages else verdict(findings)
+    words = paragraphs(*said, *(f"Note: {remark}." for remark in remarks))
+    return Section("verdict", "Verdict", joined([*warnings, first_screen(findings, album), words]))
 
 
 # Results that are also found in a folder of that name next to the predictions.
@@ -223,9 +211,9 @@ _NEAREST = "the most similar ImageNet class; some of these animals have no class
 def made_section(findings: Findings, report_command: Sequence[str], whole: Sequence[str] | None = None) -> Section:
     """Return the section; whole: one command that reproduces everything."""
     lines = [shlex.join(whole)] if whole else commands(findings, report_command)
-    facts = [joined([tag("dt", name), tag("dd", fact)]) for name, fact in benchmark_facts(findings).items()]
+    facts = benchmark_facts(findings)
     parts = [
-        joined([tag("h3", "The benchmark"), tag("dl", *facts)])
+        joined([tag("h3", "The benchmark"), _facts(facts)])
         if facts
         else paragraphs("The benchmark is not available: use --benchmark BENCH to show how it was built."),
         _left_out(findings),
@@ -272,7 +260,6 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "Masks": _masks(card),
         "Object removal": str(_mapping(card.get("removal")).get("name") or ""),
         "Guide of adversarial edits": " ".join(str(value) for value in guide.values() if value),
-        "Versions": _versions(card),
     }
     return {key: value for key, value in facts.items() if value and value != "None"}
 
@@ -340,29 +327,30 @@ def _left_out(findings: Findings) -> Markup:
 
 
 def _models(findings: Findings) -> Markup:
-    def card(row: Row) -> Mapping[str, Any]:
-        return findings.facts.cards.get(row["model"], {})
+    """Return the facts of each model's card."""
+    parts = [tag("h3", "The models")]
+    for model in findings.models:
+        card = findings.facts.cards.get(model, {})
+        steps, originals = _mapping(card.get("transform")), _mapping(card.get("originals"))
+        transform = ", ".join(f"{key} {_rounded(value)}" for key, value in steps.items() if value is not None)
+        facts = {
+            "Full name": tag("code", findings.spec(model)),
+            "Accuracy on the originals": f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})",
+            "SHA-256 of the weights": tag("code", str(card.get("weights_sha256", "–"))),
+            "Transform": transform or "–",
+            "Precision": f"{card.get('precision', '–')}, {card.get('device', '–')}",
+        }
+        note = tag("small", " white-box") if card.get("white_box") else None
+        parts += [tag("h4", model, note), _facts(facts)]
+    cards = [findings.facts.benchmark, *(findings.facts.cards.get(model, {}) for model in findings.models)]
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {version}" for name, version in _mapping(card.get("versions")).items()) for card in cards
+    )
+    return joined([*parts, paragraphs(*(f"Built or evaluated with {text}." for text in versions if text))])
 
-    def transform(row: Row) -> str:
-        steps = _mapping(card(row).get("transform"))
-        return ", ".join(f"{key} {_rounded(value)}" for key, value in steps.items() if value is not None) or "–"
 
-    def accuracy(row: Row) -> str:
-        originals = _mapping(card(row).get("originals"))
-        return f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})"
-
-    columns = [
-        Column("model", lambda row: Cell(row["model"], note="white-box" if card(row).get("white_box") else None)),
-        Column("full name", lambda row: tag("code", findings.spec(row["model"]))),
-        Column("accuracy on originals", accuracy),
-        Column("SHA-256 of the weights", lambda row: tag("code", str(card(row).get("weights_sha256", "–")))),
-        Column("transform", transform),
-        Column("precision", lambda row: f"{card(row).get('precision', '–')}, {card(row).get('device', '–')}"),
-    ]
-    frame = pl.DataFrame({"model": findings.models}, schema={"model": pl.String})
-    table = Table(frame, columns, "The models, from their cards.").html("models-table")
-    versions = dict.fromkeys(_versions(findings.facts.cards.get(name, {})) for name in findings.models)
-    return joined([table, paragraphs(*(f"Evaluated with {version}." for version in versions if version))])
+def _facts(facts: Mapping[str, object]) -> Markup:
+    return tag("dl", *(joined([tag("dt", name), tag("dd", fact)]) for name, fact in facts.items()))
 
 
 def _masks(card: Mapping[str, Any]) -> str:
@@ -378,10 +366,6 @@ def _masks(card: Mapping[str, Any]) -> str:
     doubtful = f"{masks.get('below_limit', 0):,} below {LOOK_BELOW:g}"
     sure = f"a median confidence of {masks['median_confidence']:.2f}, {doubtful}"
     return f"{text}, with {sure}; {WORST_MASKS} in the benchmark's folder shows the worst"
-
-
-def _versions(card: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in _mapping(card.get("versions")).items())
 
 
 def _rounded(value: Any) -> str:

@@ -9,18 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.views.tables import Cell, Column, csv_texts
 from unswayed.views.text import interval, joined, number, tag
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -35,6 +37,33 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure as NewFigure
 
     return NewFigure(figsize=(width, height), layout="constrained")
+
+
+def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return an empty figure with one panel."""
+    figure = new_figure(width, height)
+    return figure, figure.subplots()
+
+
+def new_panels(
+    count: int, size: tuple[float, float], side: float, columns: int, share: bool = False
+) -> tuple[Figure, Any]:
+    """Return a figure with `count` panels of `side` inches, at most `columns` in a row; size: what is added to its
+    width and height; share: whether they share their axes."""
+    wide = max(1, min(columns, count))
+    lines = -(-count // wide)
+    figure = new_figure(size[0] + side * wide, size[1] + side * lines)
+    panels = figure.subplots(lines, wide, squeeze=False, sharex=share, sharey=share).ravel()
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    return figure, panels[:count]
+
+
+def plain(axes: Axes, grid: Literal["x", "y", "both"], linewidth: float = 0.6, *hidden: str) -> None:
+    """Draw a faint grid behind the marks, and no frame at the top, at the right and at the `hidden` sides."""
+    axes.spines[["top", "right", *hidden]].set_visible(False)
+    axes.grid(axis=grid, color=GRID, linewidth=linewidth)
+    axes.set_axisbelow(True)
 
 
 def series(models: Sequence[str]) -> dict[str, int]:
@@ -78,8 +107,7 @@ def heat_map(
     cells whose number is bold with an asterisk.
     """
     size = (2.4 + 0.5 * len(columns), 1.9 + max(0.26, 0.45 - 0.012 * len(rows)) * len(rows))
-    figure = new_figure(*size)
-    axes = figure.subplots()
+    figure, axes = new_axes(*size)
     shown = values[np.isfinite(values)]
     high = min(most, float(np.abs(shown).max() if around_zero else shown.max())) if shown.size else 1.0
     low = -high if around_zero or not shown.size else float(shown.min())
@@ -127,6 +155,14 @@ def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
     return buffer.getvalue()
 
 
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write the figure to a .png, .svg or .pdf file."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
+    write_bytes(path, figure_bytes(figure, suffix[1:]))
+
+
 def short(name: str, most: int = 34) -> str:
     """Return a long name with its middle left out.
 
@@ -135,6 +171,21 @@ def short(name: str, most: int = 34) -> str:
     """
     half = most // 2
     return name if len(name) <= most else f"{name[: half - 1]}…{name[-half:]}"
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the shortest end of each path that no other name ends in; names without a path stay.
+
+    >>> list(short_names(["python:/a/x/model.py:build", "python:/a/y/model.py:build", "onnx:/b/net.onnx"]).values())
+    ['x/model.py:build', 'y/model.py:build', 'net.onnx']
+    """
+    shortest = {}
+    for name in names:
+        parts, others = name.split("/"), [f"/{other}" for other in names if other != name]
+        ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        alone = [end for end in ends if end and not any(other.endswith(f"/{end}") for other in others)]
+        shortest[name] = alone[0] if alone else name
+    return shortest
 
 
 @cache
@@ -232,18 +283,27 @@ class Section:
 
 
 def paragraphs(*texts: str | None) -> Markup:
-    """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`."""
-    kept = (text.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%") for text in texts if text)
-    return joined(tag("p", text) for text in kept)
+    """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`, and
+    what stands between backticks is code."""
+    kept = (str(escape(unbroken(text))) for text in texts if text)
+    return joined(tag("p", Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", text))) for text in kept)
 
 
-def figure_block(figure: Figure, name: str, description: str, caption: str, narrow: Figure | None = None) -> Markup:
-    """Return the figure in its own region, which scrolls on narrow screens; narrow: a variant for phones."""
+def unbroken(text: str) -> str:
+    return text.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%")
+
+
+def figure_block(
+    figure: Figure, name: str, caption: str, narrow: Figure | None = None, description: str | None = None
+) -> Markup:
+    """Return the figure in its own region, which scrolls on narrow screens; narrow: a variant for phones; description:
+    for screen readers, the caption if None."""
+    description = description or caption
     drawn = [tag("div", inline(figure, name, description), class_="wide" if narrow else None)]
     if narrow is not None:
         drawn.append(tag("div", inline(narrow, f"{name}-narrow", description), class_="narrow"))
     region = tag("div", *drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
-    return tag("figure", region, tag("figcaption", caption), class_="figure")
+    return tag("figure", region, tag("figcaption", unbroken(caption)), class_="figure")
 
 
 def csv_files(sections: Sequence[Section]) -> dict[str, bytes]:
@@ -283,13 +343,12 @@ def interval_column(heading: str, low: str, high: str, faint: bool = False) -> C
     return Column(heading, lambda row: Cell(interval(row[low], row[high]), row[low], faint=faint), number=True)
 
 
-def matrix_cell(edit: str, value: float, ends: tuple[float, float], largest: float, label: str) -> dict[str, str]:
+def matrix_cell(edit: str, value: float, certain: bool, largest: float, label: str) -> dict[str, str]:
     """Return a cell of a colored matrix of drops in points: its number, the share of the darkest color, its marks."""
-    unsure = ends[0] <= 0 <= ends[1]
     return {
         "edit": edit,
         "value": number(value, 0),
         "share": f"{min(100.0, 100 * abs(value) / largest):.0f}",
-        "marks": ("worse" if value > 0 else "better") + (" hatched" if unsure else ""),
+        "marks": ("worse" if value > 0 else "better") + ("" if certain else " hatched"),
         "label": label,
     }

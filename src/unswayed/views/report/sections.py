@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
-from unswayed.edits import edit_named_in
-from unswayed.evaluation.facts import AVERAGE
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.tables import Cell, Column, Row, Table
-from unswayed.views.text import interval, joined, percent, plural, points, tag
+from unswayed.views.text import interval, joined, listed, percent, plural, points, tag
 
 from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure
 from .findings import LEAST_OF_GROUP, Findings
@@ -23,8 +20,10 @@ _SCENES = 6
 
 def drops_section(findings: Findings) -> Section:
     """Return the drop by edit for every model, with intervals: a figure and a table that sorts and filters."""
-    groups = _groups(findings)
-    figure, narrow = (drop_figure(findings.drops, groups, findings.series, narrow=small) for small in (False, True))
+    groups = [*([[AVERAGE]] if findings.averages else []), *findings.attributes().values()]
+    figure, narrow = (
+        drop_figure(findings.drops, groups, findings.words, findings.series, narrow=small) for small in (False, True)
+    )
     description = (
         f"Points of accuracy lost by {plural(len(findings.series), 'model')} under "
         f"{plural(len(findings.edits), 'edit')}, net of the control, with 95 % intervals; the table below contains "
@@ -35,7 +34,7 @@ def drops_section(findings: Findings) -> Section:
         caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
     body = joined(
         [
-            figure_block(figure, "drops", description, caption, narrow),
+            figure_block(figure, "drops", caption, narrow, description),
             filtered("drops-table", "rows"),
             _table(findings),
             _notes(findings),
@@ -47,15 +46,6 @@ def drops_section(findings: Findings) -> Section:
     return Section("drops", "Drop by edit", body, {"drops": figure, "drops-narrow": narrow}, tables)
 
 
-def _groups(findings: Findings) -> list[list[str]]:
-    """Return the average, the edits of each attribute and the controls; the attribute with the worst edit first."""
-    groups: dict[str, list[str]] = {}
-    for edit, named in zip(findings.edits, list(map(edit_named_in, findings.edits)), strict=True):
-        attribute = edit if named is None else named.name
-        groups.setdefault("control" if findings.kinds[edit] == "control" else attribute, []).append(edit)
-    return [*([[AVERAGE]] if findings.averages else []), *groups.values()]
-
-
 def _notes(findings: Findings) -> Markup:
     drops, framing = findings.drops, findings.framing.head(MOST).iter_rows(named=True)
     costs = [f"{row['model']} {points(row['drop'])} ({interval(row['low'], row['high'])})" for row in framing]
@@ -64,7 +54,7 @@ def _notes(findings: Findings) -> Markup:
         "5 points are 5 more wrong predictions per hundred pictures. The net drop is measured against the edit's "
         "control instead, which is rendered in the same way without the change; an edit that renders nothing else "
         "needs no control. p is from McNemar's exact test (one run) or a sign-flip test (several runs) of the net "
-        "drop, with Holm's correction over the whole table.",
+        "drop, with Holm's correction over all edits; an average is tested by itself.",
         "A raw drop stands in for a net drop where the control was not evaluated." if drops["raw"].any() else None,
         "White-box marks a model that the adversarial background attacks; the edit is left out of the averages of all "
         "models."
@@ -97,7 +87,7 @@ def _table(findings: Findings) -> Markup:
     def edit(row: Row) -> Cell:
         averaged = f"of {row['edits']} edits" if row["kind"] == AVERAGE else None
         note = "control" if row["kind"] == "control" else averaged
-        return Cell(row["edit"], note="white-box" if row["white_box"] else note)
+        return Cell(findings.words[row["edit"]], note="white-box" if row["white_box"] else note, title=row["edit"])
 
     def valid_drop(row: Row) -> Cell:
         return Cell(row["valid_drop"], note=None if row["valid_n"] is None else f"n = {row['valid_n']:,}")
@@ -138,8 +128,8 @@ def _crop_words(findings: Findings) -> str | None:
     flips, cut_flips = int(counts["flips"].sum()), int(counts["cut_flips"].sum())
     return (
         f"Objects cut off: in {cut:,} of {seen:,} edited pictures (n counts each model separately) the model's own "
-        f"resize and crop leave less than half of the object, most often under {edit} ({edit_cut:,} of {edit_seen:,}); "
-        f"{cut_flips:,} of {flips:,} right-to-wrong flips are of this kind."
+        f"resize and crop leave less than half of the object, most often where it is “{findings.words[edit]}” "
+        f"({edit_cut:,} of {edit_seen:,}); {cut_flips:,} of {flips:,} right-to-wrong flips are of this kind."
     )
 
 
@@ -160,9 +150,7 @@ def accuracy_section(findings: Findings) -> Section | None:
     )
     named = "; gray: the models between them" if len(findings.models) > MOST else ""
     caption = f"Accuracy on the originals against the average drop net of the control, one point per model{named}."
-    body = figure_block(
-        figure, "accuracy", f"{caption} With 95 % intervals.", f"{caption} Bars: 95 % intervals.", narrow
-    )
+    body = figure_block(figure, "accuracy", f"{caption} Bars: 95 % intervals.", narrow)
     return Section("accuracy", title, body, {"accuracy-against-drop": figure}, tables)
 
 
@@ -172,8 +160,9 @@ def curves_section(findings: Findings) -> Section | None:
     if curves is None or fits is None or thresholds is None or curves.is_empty():
         return None
     figures, blocks = {}, []
+    originals = dict(findings.drops.filter(kind=ORIGINAL).select("model", "accuracy").iter_rows())
     for number, attribute in enumerate(curves["attribute"].unique(maintain_order=True)):
-        figure, narrow = (curve_figure(curves, attribute, findings.series, small) for small in (False, True))
+        figure, narrow = (curve_figure(curves, attribute, findings.series, small, originals) for small in (False, True))
         part = curves.filter(pl.col("attribute") == attribute)
         n = sorted(set(part["n"].to_list()))
         caption = (
@@ -182,7 +171,7 @@ def curves_section(findings: Findings) -> Section | None:
         )
         if len(findings.models) > MOST:
             caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
-        blocks.append(figure_block(figure, f"curve-{number}", caption, caption, narrow))
+        blocks.append(figure_block(figure, f"curve-{number}", caption, narrow))
         figures[f"curve-{attribute}"] = figure
     attribute_column = Column("attribute", lambda row: f"{row['attribute']} {row['side']}".strip())
     between = Column("95 % interval", _between, number=True)
@@ -195,10 +184,21 @@ def curves_section(findings: Findings) -> Section | None:
         blocks.append(Table(fits, columns, caption).html("fits-table"))
     else:
         blocks.append(paragraphs("Too few levels for a fitted curve (five are needed)."))
+    met = thresholds.filter(pl.col("threshold").is_not_null())
     caption = "The hardest level of each attribute at which the target is still met, by isotonic regression."
-    met = Column("met down to", lambda row: row["met"] if row["threshold"] is None else row["threshold"], ".3g", True)
-    columns = [Column("model"), attribute_column, Column("target"), met, between]
-    blocks.append(Table(thresholds, columns, caption).html("thresholds-table"))
+    columns = [Column("model"), attribute_column, Column("target"), Column("met down to", "threshold", ".3g"), between]
+    blocks += [Table(met, columns, caption).html("thresholds-table")] if met.height else []
+    others = thresholds.filter(pl.col("threshold").is_null()).group_by(
+        "target", "attribute", "met", maintain_order=True
+    )
+    blocks.append(
+        paragraphs(
+            *(
+                f"{target}: met {where} of {attribute} by {listed(models)}."
+                for target, attribute, where, models in others.agg("model").iter_rows()
+            )
+        )
+    )
     tables = {"curves": curves, "fits": fits, "thresholds": thresholds}
     return Section("curves", "Curves", joined(blocks), figures, tables)
 
@@ -217,17 +217,14 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     pictures = album.pictures([f"{scene}/{edit}/0" for scene in scenes for edit in edits])
     if not pictures:
         return Section("edits", "What the edits do", paragraphs(missing_words(album)))
-    rows = [
-        tag(
-            "tr",
-            tag("th", edit, tag("small", findings.meanings[edit]), scope="row"),
-            *(tag("td", _thumbnail(album, pictures.get(f"{scene}/{edit}/0"), scene, edit)) for scene in scenes),
-        )
-        for edit in edits
-    ]
-    caption = "What the edits do: the first scenes of the benchmark, the worst edit first."
-    table = tag("table", tag("caption", tag("span", caption)), tag("tbody", *rows), class_="sheet")
-    body = tag("div", table, class_="scroll sheet-scroll", tabindex=0, role="region", aria_label=caption)
+    rows = []
+    for edit in edits:
+        shown = [
+            (scene, data_address(pictures[sample], THUMBNAIL) if sample in pictures else None, album.gone.get(sample))
+            for scene, sample in ((scene, f"{scene}/{edit}/0") for scene in scenes)
+        ]
+        rows.append((edit, findings.words[edit], findings.meanings[edit], shown))
+    body = render("sections.html", "sheet", rows=rows, side=THUMBNAIL)
     return Section("edits", "What the edits do", body)
 
 
@@ -236,13 +233,6 @@ def missing_words(album: Album) -> str:
     if album.root is None:
         return "The benchmark's pictures are not available: use --benchmark BENCH to show them."
     return f"The benchmark's pictures are missing: {album.root} has their list, but not the files."
-
-
-def _thumbnail(album: Album, picture: Any, scene: str, edit: str) -> object:
-    if picture is None:
-        return tag("small", album.gone.get(f"{scene}/{edit}/0", "not possible"))
-    address = data_address(picture, THUMBNAIL)
-    return tag("img", src=address, alt=f"{scene}, {edit}", width=THUMBNAIL, height=THUMBNAIL)
 
 
 _PAIRS = 15
@@ -275,10 +265,11 @@ def answers_section(findings: Findings) -> Section | None:
         .with_columns(gap=100 * (pl.col("confidence") - pl.col("accuracy")))
     )
     model = Column("model", lambda row: Cell(row["model"], title=findings.spec(row["model"])))
-    changes = [model, Column("edit"), Column("n"), *_CHANGES]
+    edit = Column("edit", lambda row: Cell(findings.words.get(row["edit"], row["edit"]), title=row["edit"]))
+    changes = [model, edit, Column("n"), *_CHANGES]
     gaps = [
         model,
-        Column("edit"),
+        edit,
         Column("accuracy, %", 100 * pl.col("accuracy"), 1),
         Column("confidence, %", 100 * pl.col("confidence"), 1),
         Column("gap, points", "gap", "+.1f"),
@@ -371,14 +362,17 @@ def groups_section(findings: Findings) -> Section | None:
     cells = {}
     for row in table.iter_rows(named=True):
         label = f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}"
-        ends = (row["low"], row["high"])
-        cells[row[kind], row["edit"]] = matrix_cell(row["edit"], row["drop"], ends, largest, label)
+        certain = not row["low"] <= 0 <= row["high"]
+        cells[row[kind], row["edit"]] = matrix_cell(row["edit"], row["drop"], certain, largest, label)
     rows = [
         {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
     ]
     words = (
         f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least "
-        f"{LEAST_OF_GROUP} photographs; hatched where the 95 % interval contains 0."
+        f"{LEAST_OF_GROUP} photographs; hatched where the 95 % interval contains 0 (not corrected for the "
+        "number of cells)."
     )
-    body = joined([paragraphs(words), render("sections.html", "groups", kind=kind, edits=edits, rows=rows)])
+    body = joined(
+        [paragraphs(words), render("sections.html", "groups", kind=kind, edits=edits, words=findings.words, rows=rows)]
+    )
     return Section("groups", f"Drop by {kind}", body, tables={"groups": table})

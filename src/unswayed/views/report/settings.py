@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from unswayed.analyses.settings import LEAVE_OUT, LeftOut
 from unswayed.choices import Draw, Option, check_choice
 from unswayed.errors import UserError
 
@@ -33,6 +34,7 @@ class ReportSettings:
     benchmark: Annotated[
         Path | str | None, Option("The benchmark, if it has been moved since the evaluation.", metavar="BENCH")
     ] = None
+    leave_out: Annotated[LeftOut | None, LEAVE_OUT] = None
     assets: Annotated[
         Path | str | None,
         Option("Also write every figure as PNG, SVG and PDF and every table as CSV.", metavar="DIR"),
@@ -56,7 +58,7 @@ class ReportSettings:
     flips: Annotated[int, Option("Number of right-to-wrong flips to show.")] = 36
     draw: Annotated[
         Draw, Option("Which flips: those that lost most probability, or an even sample of models and edits.")
-    ] = "worst"
+    ] = "even"
     heat_maps: Annotated[int, Option("Number of flips with heat maps; 0 loads no model.")] = 36
     trust: Annotated[
         bool,

@@ -1,38 +1,52 @@
-"""The first screen: the verdict in sentences, a card for each model, the worst edit, and the matrix of drops."""
+"""The first screen: the verdict in one line, a forest plot of the models, what hurts most, and the matrix of drops."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
+from unswayed.analyses.statistics.certainty import certain_rows
+from unswayed.analyses.words import verdict_line
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.text import interval, listed, percent, plural, points
 
-from .findings import SURE, Findings
-from .section import matrix_cell, render
+from .findings import Findings
+from .pictures import Album, data_address
+from .section import matrix_cell, render, unbroken
 
 _NAMED = 3
+_IN_PLOT = 12  # models
+_STEPS = (0.5, 1, 2, 5, 10, 20, 50)  # points between the ticks of the plot's axis
 
 
 @dataclass(frozen=True)
-class Ranking:
-    """Whether the models can be ranked: a short answer, and a sentence with the reason."""
+class Answer:
+    """A short answer to a question about the results, and a sentence with the reason."""
 
     answer: str
     reason: str
 
 
 def verdict(findings: Findings) -> list[str]:
-    """Return three sentences: how much the edits cost, which costs most, and what can and cannot be concluded."""
+    """Return sentences: what was found about each attribute, how much the models lose, what hurts most, whether that is
+    sure, and whether the models can be ranked."""
     if not findings.averages:
         return [_without_edits(findings)]
+    hurts, sure = hurts_most(findings)
     ranked, n = ranking(findings), max(row["n"] for row in findings.averages.values())
-    reason = ranked.reason if ranked else _small(n)
-    return [_how_much(findings), _which(findings), f"{beyond_chance(findings)} {reason}".strip()]
+    return [
+        f"{verdict_line(findings.drops, findings.facts)}.",
+        _how_much(findings),
+        f"What hurts most: {hurts.answer}. {hurts.reason}",
+        f"Is that sure? {sure.answer}: {sure.reason} {beyond_chance(findings)}",
+        *([f"Can the models be ranked? {ranked.answer}. {ranked.reason}"] if ranked else filter(None, [_small(n)])),
+    ]
 
 
 def measure_words(findings: Findings) -> str:
@@ -57,60 +71,69 @@ def _missing_control(findings: Findings) -> str | None:
 
 def _how_much(findings: Findings) -> str:
     averages = findings.averages
-    names = list(averages)
-    n, edits = max(row["n"] for row in averages.values()), max(row["edits"] for row in averages.values())
-    over = f"over {plural(edits, 'edit')} of {plural(n, 'photograph')} (95 % intervals; {measure_words(findings)})"
+    names, n = list(averages), max(row["n"] for row in averages.values())
     chosen = names if len(names) <= _NAMED else [names[0], names[-1]]
     parts = [f"{name} loses {_with_interval(averages[name])}" for name in chosen]
     rest = "" if chosen == names else f", the least and the most of {plural(len(names), 'model')}"
-    return f"On average {listed(parts)} points of accuracy{rest}, {over}."
-
-
-def _which(findings: Findings) -> str:
-    worst = findings.worst.row(0, named=True)
-    if worst["effect"] <= 0:
-        return f"No edit costs accuracy, averaged over models (n = {worst['n']:,}){_controls(findings)}."
-    rows = findings.drops.filter((pl.col("edit") == worst["edit"]) & ~pl.col("white_box")).sort("effect")
-    shown = [rows.row(0, named=True), *([rows.row(-1, named=True)] if rows.height > 1 else [])]
-    parts = [f"{row['model']} loses {_with_interval(row)}" for row in shown]
-    size = f"n = {worst['n']:,}"
-    return f"The largest drop is that of {worst['edit']}: {listed(parts)} points ({size}){_controls(findings)}."
-
-
-def _controls(findings: Findings) -> str:
-    """Return what the rendering alone costs, if there are controls."""
-    controls = findings.drops.filter(pl.col("kind") == "control")
-    if controls.is_empty():
-        return ""
-    means = controls.group_by("edit").agg(pl.col("drop").mean()).sort("edit")
-    parts = [f"{points(drop)} ({edit})" for edit, drop in means.iter_rows()]
-    return f"; rendering alone, without a change, costs {listed(parts)} points, averaged over models"
-
-
-def beyond_chance(findings: Findings) -> str:
-    """Return the sentence that counts the drops that are significant, net of their controls."""
-    tested = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box")).drop_nulls("effect_p")
-    sure = int((tested["effect_p"] < SURE).sum())
-    what = "net drop" if not tested["raw"].any() else "raw drop" if tested["raw"].all() else "drop"
     return (
-        f"{sure} of {plural(tested.height, what)} {'is' if sure == 1 else 'are'} beyond chance "
-        "(5 %, Holm's correction)."
+        f"On average {listed(parts)} points of accuracy{rest}, over {averaged_words(findings)} of "
+        f"{plural(n, 'photograph')} (95 % intervals; {measure_words(findings)})."
     )
 
 
-def ranking(findings: Findings) -> Ranking | None:
+def averaged_words(findings: Findings) -> str:
+    """Return how many edits the average is over, and which are left out of it."""
+    edits = [edit for edit in findings.edits if findings.kinds[edit] == "edit"]
+    left_out = [findings.words[edit] for edit in edits if edit not in findings.averaged]
+    count = plural(len(edits) - len(left_out), "edit")
+    return f"{count} (all but {listed(left_out)})" if left_out else count
+
+
+def hurts_most(findings: Findings) -> tuple[Answer, Answer]:
+    """Return what hurts most and whether that is sure."""
+    edit, effect, n = findings.worst.row(0)
+    rows = findings.drops.filter((pl.col("edit") == edit) & ~pl.col("white_box"))
+    if effect <= 0:
+        return Answer("no edit", "None costs accuracy, averaged over models."), Answer("No", "no drop is the largest.")
+    meaning, models = findings.meanings[edit], rows.height
+    over = f", on average over {plural(models, 'model')}" if models > 1 else ""
+    costs = f"It costs {points(effect)} points{over} (n = {n:,}){f': {meaning}' if meaning else ''}."
+    sure = int(rows["certain"].sum())
+    answer = "Yes" if sure == models else "Partly" if sure else "No"
+    which = f" for {f'{sure} of' if 0 < sure < models else 'all'} {models} models" if models > 1 else ""
+    reason = f"it {'is beyond' if sure else 'may be'} chance{which}"
+    gap = findings.lead
+    if gap is not None:
+        more = f"({points(gap.points, signed=True)} points, {interval(gap.low, gap.high)})"
+        following = findings.words[findings.worst["edit"][1]]
+        reason += (
+            f"; that it is worse than the next, {following} {more}, is {'sure too' if gap.certain else 'not sure'}"
+        )
+    return Answer(findings.words[edit], costs), Answer(answer, f"{reason}.")
+
+
+def beyond_chance(findings: Findings) -> str:
+    """Return the sentence that counts the drops that are certain, net of their controls."""
+    tested = findings.drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box")).drop_nulls("effect_p")
+    sure = int(tested["certain"].sum())
+    what = "net drop" if not tested["raw"].any() else "raw drop" if tested["raw"].all() else "drop"
+    is_are = "is" if sure == 1 else "are"
+    return f"In all, {sure} of {plural(tested.height, what)} {is_are} beyond chance (5 %, Holm's correction)."
+
+
+def ranking(findings: Findings) -> Answer | None:
     """Return whether the models can be ranked by their average drops; None for one model."""
     rivals = findings.rivals
     if rivals.is_empty() or not findings.averages:
         return None
     best, n = findings.models[0], max(row["n"] for row in findings.averages.values())
-    apart = rivals.filter(pl.col("p_holm") < SURE)
+    apart = rivals.filter(certain_rows())
     alike = rivals.filter(~pl.col("model").is_in(apart["model"].to_list()))
     if n < TOO_FEW_TO_RANK:
-        return Ranking(f"No: n = {n} is too few", _small(n))
+        return Answer(f"No: n = {n} is too few", _small(n))
     if alike.is_empty():
         next_best = rivals.sort("gap").row(0, named=True)
-        return Ranking(
+        return Answer(
             f"Yes: {best} is steadiest",
             f"{best} drops less than every other model; the next, {next_best['model']}, loses "
             f"{points(next_best['gap'])} points more ({interval(next_best['low'], next_best['high'])}).",
@@ -121,10 +144,10 @@ def ranking(findings: Findings) -> Ranking | None:
     )
     unsure = f"{best} drops least, but it is not certain that it drops less than the next: {close} points."
     if apart.is_empty():
-        return Ranking("No: the differences may be chance", unsure)
+        return Answer("No: the differences may be chance", unsure)
     steady = listed([best, *alike["model"].to_list()])
     others = listed(apart["model"].to_list()) if apart.height <= _NAMED else f"the other {apart.height} models"
-    return Ranking(f"Partly: {steady} cannot be told apart", f"{unsure} It drops less than {others}.")
+    return Answer(f"Partly: {steady} cannot be told apart", f"{unsure} It drops less than {others}.")
 
 
 def _small(n: int) -> str:
@@ -151,35 +174,31 @@ def _with_interval(row: dict[str, Any]) -> str:
     return f"{points(row['effect'])} ({interval(row['effect_low'], row['effect_high'])})"
 
 
-_CARDS = 6
-
-
-def first_screen(findings: Findings) -> Markup:
-    """Return the cards and the matrix; empty if the predictions contain no edits."""
+def first_screen(findings: Findings, album: Album) -> Markup:
+    """Return the verdict, the plot, the worst flip and the matrix; empty if the predictions contain no edits."""
     if not findings.averages:
         return Markup("")
-    rows = [_row(findings, model) for model in findings.models]
-    shown = list(findings.averages)
-    if len(shown) > _CARDS:
-        shown = [*shown[: _CARDS // 2], *shown[-_CARDS // 2 :]]
-    left = len(findings.averages) - len(shown)
-    raw = any(row["raw"] for row in findings.averages.values())
+    hurts, sure = hurts_most(findings)
+    groups = {AVERAGE: [AVERAGE], **findings.attributes()}
     return render(
-        "sections.html",
-        "first_screen",
-        cards=_cards(findings, shown),
-        more=f"and {left} more models" if left else None,
-        measure="raw" if raw else "net of control",
-        explanation=_explanation(findings, raw),
-        worst=_worst(findings),
+        "first.html",
+        line=verdict_line(findings.drops, findings.facts),
+        plot=_plot(findings),
+        measure=measure_words(findings),
+        averaged=averaged_words(findings),
+        hurts=hurts,
+        sure=sure,
         ranking=ranking(findings),
-        rows=rows,
-        edits=[
-            {"name": edit, "meaning": findings.meanings.get(edit, ""), "control": findings.kinds.get(edit) == "control"}
-            for edit in [AVERAGE, *findings.edits]
+        flip=_worst_flip(findings, album),
+        groups={
+            attribute: [(edit, _leaf(findings.words[edit], attribute), _meaning(findings, edit)) for edit in edits]
+            for attribute, edits in groups.items()
+        },
+        rows=[
+            _row(findings, model, [edit for edits in groups.values() for edit in edits]) for model in findings.models
         ],
-        caption=f"Points of accuracy lost ({measure_words(findings)}), worst edit first, controls last. Press a cell, "
-        "a model or an edit: tables, figures and pictures show only that.",
+        points=points,
+        interval=interval,
         white_box=bool(findings.drops["white_box"].any()),
     )
 
@@ -190,95 +209,80 @@ def color(findings: Findings, model: str) -> str:
     return "var(--quiet)" if place is None else f"var(--series-{place})"
 
 
-def _cards(findings: Findings, models: list[str]) -> list[dict[str, Any]]:
-    """Return the numbers of each model's card; positions in % of a scale that all cards share."""
-    rows = [findings.averages[model] for model in models]
-    raws = [row["drop"] for row in rows]
-    low = min(0.0, *(row["effect_low"] for row in rows), *raws)
-    high = max(1.0, *(row["effect_high"] for row in rows), *raws)
+def _meaning(findings: Findings, edit: str) -> str:
+    if edit == AVERAGE:
+        return f"mean over {averaged_words(findings)}"
+    return f"{edit}: {findings.meanings[edit]}" if findings.meanings.get(edit) else edit
+
+
+def _leaf(words: str, attribute: str) -> str:
+    """Return the words of an edit below the heading of its attribute.
+
+    >>> _leaf("object size 5 %", "size"), _leaf("random background", "background"), _leaf("turned", "direction")
+    ('5 %', 'random', 'turned')
+    """
+    return re.sub(rf"\b(object )?{re.escape(attribute)}\b", "", words).strip() or words
+
+
+def _plot(findings: Findings) -> dict[str, Any]:
+    """Return the rows of the forest plot, one per model, and the ticks of their axis; positions in % of the axis."""
+    models = list(findings.averages)
+    shown = models if len(models) <= _IN_PLOT else [*models[: _IN_PLOT // 2], *models[-_IN_PLOT // 2 :]]
+    ends = [findings.averages[model][name] for model in shown for name in ("effect_low", "effect_high", "drop")]
+    low, high = min(0.0, *ends), max(1.0, *ends)
+    low, high = low - 0.03 * (high - low) * (low < 0), high + 0.03 * (high - low)
+    step = next((step for step in _STEPS if (high - low) / step <= 7), 100)
 
     def at(value: float) -> str:
         return f"{100 * (value - low) / (high - low):.1f}"
 
-    original = dict(findings.drops.filter(kind=ORIGINAL).select("model", "accuracy").iter_rows())
-    return [
-        {
-            "name": model,
-            "spec": findings.spec(model),
-            "color": color(findings, model),
-            "value": points(row["effect"]),
-            "interval": interval(row["effect_low"], row["effect_high"]),
-            "raw": None if row["raw"] else points(row["drop"]),
-            "raw_at": at(row["drop"]),
-            "zero": at(0.0),
-            "low": at(row["effect_low"]),
-            "width": f"{100 * (row['effect_high'] - row['effect_low']) / (high - low):.1f}",
-            "at": at(row["effect"]),
-            "accuracy": percent(original.get(model)),
-        }
-        for model, row in zip(models, rows, strict=True)
+    accuracies = dict(findings.drops.filter(kind=ORIGINAL).select("model", "accuracy").iter_rows())
+    rows = [
+        {**findings.averages[model], "spec": findings.spec(model), "color": color(findings, model)}
+        | {"original": percent(accuracies.get(model), 0)}
+        for model in shown
     ]
+    ticks = [(at(tick), f"{tick:g}".replace("-", "−")) for tick in np.arange(np.ceil(low / step), high / step) * step]
+    return {"rows": rows, "at": at, "ticks": ticks, "left_out": len(models) - len(shown)}
 
 
-def _explanation(findings: Findings, raw: bool) -> str:
-    """Return what the numbers and the bars of the cards mean."""
-    controls = [edit for edit in findings.edits if findings.kinds[edit] == "control"]
-    bar = "Bar: 95 % interval; vertical line: 0"
-    if raw:
-        return f"Points lost: accuracy on the originals minus accuracy on the edited pictures. {bar}."
-    return (
-        "Net of control: the drop minus what rendering alone costs, measured on pictures that were rendered without a "
-        f"change{f' ({listed(controls)})' if controls else ''}. {bar}; gray mark: the raw drop, which includes it."
-    )
-
-
-def _lead(findings: Findings) -> str:
-    """Return whether the worst edit is surely worse than the next one; empty if there is no other."""
-    gap = findings.lead
-    if gap is None:
-        return ""
-    more = f"{points(gap.points)} points more ({interval(gap.low, gap.high)}, n = {gap.n:,})"
-    following = findings.worst["edit"][1]
-    return f"{'Surely' if gap.low > 0 else 'Not surely'} worse than the next, {following}: {more}."
-
-
-def _worst(findings: Findings) -> dict[str, str] | None:
-    """Return the worst edit: its name and meaning, every model's own drop, and how sure the drops are."""
-    edit, effect, n = findings.worst.row(0)
-    rows = findings.drops.filter((pl.col("edit") == edit) & ~pl.col("white_box"))
-    if effect <= 0:
-        nothing = "No edit costs accuracy, averaged over models."
-        return {"edit": "No edit", "meaning": "", "losses": nothing, "sure": "", "lead": ""}
-    order = [row for model in findings.series for row in rows.filter(model=model).iter_rows(named=True)]
-    values = ", ".join(f"{row['model']} {points(row['effect'])}" for row in order)
-    sure = int((rows["effect_p"] < SURE).sum())
+def _worst_flip(findings: Findings, album: Album) -> dict[str, str] | None:
+    """Return the worst flip: both pictures and both answers; None without one or without its pictures."""
+    flip = findings.worst_flip
+    if flip is None:
+        return None
+    before, after = f"{flip.source_id}/{ORIGINAL}/0", flip.sample_id
+    pictures = album.pictures([before, after])
+    if len(pictures) < 2:
+        return None
     return {
-        "edit": edit,
-        "meaning": findings.meanings[edit],
-        "losses": f"points lost: {values} (n = {n:,})",
-        "sure": f"Beyond chance for {sure} of {rows.height} models. In all, {beyond_chance(findings)}"
-        if rows.height > 1
-        else beyond_chance(findings),
-        "lead": _lead(findings),
+        "key": f"{flip.model}/{flip.sample_id}",
+        "model": flip.model,
+        "source": flip.source_id,
+        "edit": findings.words[flip.edit],
+        "photograph": data_address(pictures[before]),
+        "edited": data_address(pictures[after]),
+        "before": unbroken(f"{findings.class_name(flip.before)} {percent(flip.before_probability, 0)}"),
+        "after": unbroken(f"{findings.class_name(flip.after)} {percent(flip.after_probability, 0)}"),
     }
 
 
-def _row(findings: Findings, model: str) -> dict[str, Any]:
-    rows = {row["edit"]: row for row in findings.drops.filter(model=model).iter_rows(named=True)}
+def _row(findings: Findings, model: str, edits: list[str]) -> dict[str, Any]:
+    """Return a model's row of the matrix: one cell for each edit, None where there is no drop."""
+    rows = {row["edit"]: row for row in findings.drops.filter(model=model).drop_nulls("effect").iter_rows(named=True)}
     largest = max(1.0, *findings.drops.filter(pl.col("kind") != "control")["effect"].drop_nulls().abs())
     cells: list[dict[str, Any] | None] = []
-    for edit in [AVERAGE, *findings.edits]:
-        row = rows.get(edit)
-        if row is None or row["effect"] is None:
+    for row in map(rows.get, edits):
+        if row is None:
             cells.append(None)
             continue
-        control, white_box = row["kind"] == "control", row["white_box"]
+        control = row["kind"] == "control"
         label = (
-            f"{model}, {edit}: {'drop' if row['raw'] or control else 'net drop'} {points(row['effect'])} points, "
-            f"95 % interval {interval(row['effect_low'], row['effect_high'])}, n = {row['n']:,}"
-            f"{', white-box' if white_box else ''}"
+            f"{model}, {findings.words[row['edit']]}: {'drop' if row['raw'] or control else 'net drop'} "
+            f"{points(row['effect'])} points, 95 % interval {interval(row['effect_low'], row['effect_high'])}, "
+            f"n = {row['n']:,}{'' if row['certain'] else ', may be chance'}{', white-box' if row['white_box'] else ''}"
         )
-        cell = matrix_cell(edit, row["effect"], (row["effect_low"], row["effect_high"]), largest, label)
-        marks = f"{cell['marks']} white-box" if white_box else cell["marks"]
+        cell = matrix_cell(row["edit"], row["effect"], row["certain"], largest, label)
+        marks = cell["marks"] + (" white-box" if row["white_box"] else "")
         cells.append({**cell, "marks": marks, "control": control})
     return {"name": model, "spec": findings.spec(model), "color": color(findings, model), "cells": cells}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from unswayed.analyses.flips import worst_flips
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts, read_facts
 from unswayed.views.tables import Column, Row, Table, interval_of
-from unswayed.views.text import interval, number
+from unswayed.views.text import interval, number, safe
 
 _DIFFERENCES = {
     "accuracy": ("accuracy_difference", "accuracy_low", "accuracy_high"),
@@ -29,31 +30,43 @@ def comparison_text(
 ) -> str:
     """Return the comparison of two models, or of all pairs of several, in one of the formats."""
     difference, low, high = _DIFFERENCES[measure]
+    several = "first" in table.columns
+    first, second = ("A", "B") if several else _short(models)
+    words = (("first", first), ("second", second))
     columns = [
-        *([Column("first"), Column("second")] if "first" in table.columns else []),
+        *([Column("first"), Column("second")] if several and format != "table" else []),
         Column("edit"),
-        Column("verdict"),
-        Column("n"),
-        Column("first %", 100 * pl.col("first_accuracy")),
-        Column("second %", 100 * pl.col("second_accuracy")),
-        Column("first drop", "first_drop"),
-        Column("second drop", "second_drop"),
-        Column("first relative %", "first_relative_drop"),
-        Column("second relative %", "second_relative_drop"),
-        Column("difference", difference),
-        Column("95 %", interval_of(low, high)),
-        Column("p_holm"),
+        Column("verdict", lambda row: functools.reduce(lambda text, pair: text.replace(*pair), words, row["verdict"])),
+        Column("n", importance=1),
+        Column(f"{first} %", 100 * pl.col("first_accuracy"), 1, importance=1),
+        Column(f"{second} %", 100 * pl.col("second_accuracy"), 1, importance=1),
+        Column(f"{first} drop", "first_drop", 1),
+        Column(f"{second} drop", "second_drop", 1),
+        Column(f"{first} relative %", "first_relative_drop", 1),
+        Column(f"{second} relative %", "second_relative_drop", 1),
+        Column("difference", difference, 1, importance=3),
+        Column("95 %", interval_of(low, high, 1), importance=3),
+        Column("p_holm", importance=2),
     ]
     compared = {"accuracy": "accuracy", "drop": "drop", "net": "net drop"}[measure]
-    less = "positive if the first is more accurate" if measure == "accuracy" else "negative if the first drops less"
+    less = "more accurate" if measure == "accuracy" else "drops less"
     notes = (
-        f"difference: first {compared} minus second {compared} in points, paired over photographs; {less}. "
+        f"difference: {compared} of {first} minus {compared} of {second} in points, paired over photographs; "
+        f"{'positive' if measure == 'accuracy' else 'negative'} if {first} {'is ' * (less != 'drops less')}{less}. "
         "Relative drops: in % of the accuracy on the originals. p_holm: sign-flip test, corrected over the table; "
         "for the original, it compares the accuracies."
     )
-    title = f"first: {models[0]}, second: {models[1]}" if "first" not in table.columns else "all pairs"
-    title = f"{title}; by {compared}"
+    legend = "" if several or [first, second] == list(models) else f" ({first}: {models[0]}, {second}: {models[1]})"
+    title = f"{'All pairs of models' if several else f'{first} against {second}{legend}'}; by {compared}"
+    if several and format == "table":
+        pair = pl.format("A: {}, B: {}", "first", "second")
+        return Table(table.with_columns(pair=pair), columns, title, notes, remarks, "pair").text(format)
     return Table(table, columns, title, notes, remarks).text(format)
+
+
+def _short(models: Sequence[str]) -> tuple[str, str]:
+    """Two names that fit into headings: the models' own, or A and B for long ones."""
+    return (models[0], models[1]) if max(map(len, models)) <= 12 else ("A", "B")
 
 
 def same_model_text(comparison: SameModel, models: Sequence[str], format: str) -> str:
@@ -61,11 +74,12 @@ def same_model_text(comparison: SameModel, models: Sequence[str], format: str) -
     if format == "json":
         record = {"answer": comparison.answer, "sentence": comparison.sentence, "edits": comparison.table.to_dicts()}
         return json.dumps(record) + "\n"
+    first, second = _short(models)
     columns = [
         Column("edit"),
-        Column("n"),
-        Column("first %", 100 * pl.col("first_accuracy")),
-        Column("second %", 100 * pl.col("second_accuracy")),
+        Column("n", importance=1),
+        Column(f"{first} %", 100 * pl.col("first_accuracy")),
+        Column(f"{second} %", 100 * pl.col("second_accuracy")),
         Column("same class %", 100 * pl.col("same")),
         Column("cost"),
         Column("90 %", interval_of("low", "high")),
@@ -73,13 +87,13 @@ def same_model_text(comparison: SameModel, models: Sequence[str], format: str) -
         Column("verdict"),
     ]
     notes = (
-        "cost: points that the second form loses, in accuracy on the originals and in drop on the edits, paired over "
-        "photographs. 90 % interval within the margin: equivalent (two one-sided tests at 5 %). p_holm: sign-flip test "
-        "for a difference, corrected over the table."
+        f"cost: points that the second form ({second}) loses, in accuracy on the originals and in drop on the edits, "
+        "paired over photographs. 90 % interval within the margin: equivalent (two one-sided tests at 5 %). p_holm: "
+        "sign-flip test for a difference, corrected over the table."
     )
-    title = f"first: {models[0]}, second: {models[1]}; the same model?"
+    title = f"{models[0]} against {models[1]}; the same model?"
     text = Table(comparison.table, columns, title, notes).text(format)
-    return text if format == "csv" else f"{text}\n{comparison.sentence}\n"
+    return text if format == "csv" else f"{text}\n{safe(comparison.sentence, format)}\n"
 
 
 def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remarks: Sequence[str] = ()) -> str:
@@ -92,7 +106,7 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
 
     undecided = "more: about how many more photographs would decide with a power of 80 %, if the value stays."
     columns = [
-        *map(Column, ("verdict", "model", "edit", "measure", "n")),
+        *map(Column, ("model", "edit", "measure", "verdict", "n")),
         Column("value", lambda row: number(row["value"], f".{digits(row)}f")),
         Column("interval", lambda row: interval(row["low"], row["high"], f".{digits(row)}f")),
         Column("threshold", lambda row: number(row["threshold"], f".{digits(row)}f")),
@@ -108,7 +122,7 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
     ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
     lines = [f"Note: {line}." for line in [*remarks, *reasons]]
-    return Table(ordered, columns, f"unswayed check: {overall}", notes, lines).text(format)
+    return Table(ordered, columns, f"unswayed check: {overall}", notes, lines, "model").text(format)
 
 
 _SIGNS = {"pass": "✅", "fail": "❌", "cannot tell": "❔", "not measured": "❔"}

@@ -1,11 +1,13 @@
-// The stage: handles that move, scale and turn the object, chips that reset a change, and a signal when the picture is
+// The stage: the object follows the pointer in the browser, chips reset a change, and a signal says when the picture is
 // settled. `element`, `trigger` and `watch` are given by gradio.
 // A handle only says where the object is wanted; the server turns that into values of the same controls as the sliders.
-let drag = null;    // {handle, start: place at the start, from: pointer at the start}
-let wanted = null;  // the place that was sent last and is not yet shown
-let serial = 0;     // its number, which comes back with its picture
-let late = 0;
+// Every request has a number: until the picture with the last number has come, the cut-out stays where it is wanted.
+let drag = null;            // {handle, start: place at the start, from: pointer at the start}
+let wanted = null;          // the place that was sent last and is not yet shown
+let serial = 0;             // its number, which comes back with its picture
+const touched = new Set();  // the handles that were moved since the last settled picture
 let quiet = 0;
+const cutouts = new Map();  // address -> decoded picture
 
 const canvas = () => element.querySelector(".canvas");
 const place = () => JSON.parse(canvas()?.dataset.place || "null");
@@ -16,19 +18,53 @@ function pointer(event) {
   return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
 }
 
+function decoded(address) {
+  if (!cutouts.has(address)) {
+    if (cutouts.size > 8) cutouts.clear();
+    const image = new Image();
+    image.src = address;
+    image.addEventListener("load", () => paint(wanted), { once: true });
+    cutouts.set(address, image);
+  }
+  return cutouts.get(address);
+}
+
+// The object where it is wanted, on the background without it; nothing where the server's picture is up to date.
+function paint(shown) {
+  const moving = canvas()?.querySelector(".moving");
+  if (!moving) return;
+  moving.hidden = !shown;
+  if (!shown) return;
+  const layers = [moving.dataset.background, moving.dataset.object].map(decoded);
+  if (!layers.every((layer) => layer.complete && layer.naturalWidth)) return;
+  const side = moving.width;
+  const pen = moving.getContext("2d");
+  pen.setTransform(1, 0, 0, 1, 0, 0);
+  pen.drawImage(layers[0], 0, 0, side, side);
+  const [left, top, right, bottom] = JSON.parse(moving.dataset.box);
+  const [first, across, , down] = shown.corners;
+  const [a, b] = [0, 1].map((axis) => (across[axis] - first[axis]) / (right - left));
+  const [c, d] = [0, 1].map((axis) => (down[axis] - first[axis]) / (bottom - top));
+  pen.setTransform(a, b, c, d, side * (first[0] - a * left - c * top), side * (first[1] - b * left - d * top));
+  pen.drawImage(layers[1], 0, 0, side, side);
+}
+
+// Handles lie outside the object's box, so that they cover neither the object nor the answer.
 function draw(shown) {
   if (!shown || !canvas()?.querySelector("polygon")) return;
-  const at = (grip, [x, y]) => { grip.style.left = `${100 * x}%`; grip.style.top = `${100 * y}%`; };
   const points = shown.corners.map((corner) => corner.join(",")).join(" ");
   for (const sides of canvas().querySelectorAll("polygon")) sides.setAttribute("points", points);
   const center = middle(shown.corners);
-  const inside = ([x, y]) => [Math.min(0.97, Math.max(0.03, x)), Math.min(0.97, Math.max(0.03, y))];
-  for (const grip of canvas().querySelectorAll(".grip.scale")) at(grip, inside(shown.corners[Number(grip.dataset.corner)]));
-  at(canvas().querySelector(".grip.move"), inside(center));
-  // The round handle lies beyond the upper side, or on the nearest side of the frame where there is no room.
-  const top = [0, 1].map((axis) => (shown.corners[0][axis] + shown.corners[1][axis]) / 2);
-  const length = Math.hypot(top[0] - center[0], top[1] - center[1]) || 1;
-  at(canvas().querySelector(".grip.turn"), inside([0, 1].map((axis) => top[axis] + 0.1 * (top[axis] - center[axis]) / length)));
+  const at = (grip, point, far) => {
+    const length = Math.hypot(point[0] - center[0], point[1] - center[1]) || 1;
+    const [x, y] = [0, 1].map((axis) => Math.min(1, Math.max(0, point[axis] + far * (point[axis] - center[axis]) / length)));
+    grip.style.left = `${100 * x}%`;
+    grip.style.top = `${100 * y}%`;
+  };
+  const between = (first, second) => [0, 1].map((axis) => (shown.corners[first][axis] + shown.corners[second][axis]) / 2);
+  for (const grip of canvas().querySelectorAll(".grip.scale")) at(grip, shown.corners[Number(grip.dataset.corner)], 0.03);
+  at(canvas().querySelector(".grip.turn"), between(0, 1), 0.08);
+  at(canvas().querySelector(".grip.move"), between(2, 3), 0.08);
 }
 
 // The place after a change of the one at the start: a shift, a factor on its sides, degrees counterclockwise.
@@ -49,14 +85,14 @@ function changed(start, shift, factor, degrees) {
 }
 
 function want(handle, next) {
-  wanted = { ...next, handle };
-  draw(wanted);
+  wanted = next;
+  touched.add(handle);
   serial += 1;
-  window.unswayedWanted = JSON.stringify({ handle, serial, center: next.center, rate: next.rate, degrees: next.degrees });
+  draw(wanted);
+  paint(wanted);
+  const { center, rate, degrees } = next;
+  window.unswayedWanted = JSON.stringify({ handles: [...touched], serial, center, rate, degrees });
   trigger("input");
-  clearTimeout(late);
-  // Where no new picture comes, the frame returns to the object.
-  late = setTimeout(() => { if (!drag) { wanted = null; draw(place()); } }, 4000);
 }
 
 function dragged(to) {
@@ -74,11 +110,14 @@ element.addEventListener("pointerdown", (event) => {
   if (!grip || event.button > 0) return;
   if (grip.matches(".grip")) grip.focus({ preventScroll: true });
   event.preventDefault();
-  canvas().setPointerCapture(event.pointerId);
+  element.setPointerCapture(event.pointerId);
+  element.classList.add("dragging");
   drag = { handle: grip.dataset?.handle || "move", start: wanted || place(), from: pointer(event) };
 });
 element.addEventListener("pointermove", (event) => { if (drag) want(drag.handle, dragged(pointer(event))); });
-for (const name of ["pointerup", "pointercancel"]) element.addEventListener(name, () => { drag = null; });
+for (const name of ["pointerup", "pointercancel"]) {
+  element.addEventListener(name, () => { drag = null; element.classList.remove("dragging"); shown(); });
+}
 
 element.addEventListener("keydown", (event) => {
   const handle = event.target.dataset?.handle;
@@ -101,13 +140,25 @@ element.addEventListener("click", (event) => {
 const sight = new IntersectionObserver(([seen]) => element.classList.toggle("away", !seen.isIntersecting));
 sight.observe(element);
 
+function settle() {
+  wanted = null;
+  touched.clear();
+}
+
 function shown() {
-  // While a handle is held, or the picture of its last place is still to come, the frame stays where it is wanted.
   if (!canvas()) return;
-  if (!drag && canvas().dataset.serial === String(serial)) wanted = null;
+  if (!drag && canvas().dataset.serial === String(serial)) settle();
   draw(wanted || place());
+  paint(wanted);
   clearTimeout(quiet);
   quiet = setTimeout(() => trigger("settled"), 350);
 }
 watch("value", shown);
+// Where the server refuses the last place, no picture comes: the object goes back to where it is.
+const note = document.querySelector("#note");
+if (note) {
+  new MutationObserver(() => {
+    if (!drag && note.querySelector(".old")) { settle(); draw(place()); paint(null); }
+  }).observe(note, { childList: true, subtree: true });
+}
 shown();
