@@ -50,6 +50,33 @@ def test_the_quick_way_to_read_a_jpeg_gives_the_pixels_of_pillow(options):
     assert (read_picture(data + b"junk behind the picture") == expected).all()
 
 
+def test_the_quick_way_to_read_a_png_gives_the_pixels_of_pillow_also_of_damaged_files():
+    photograph = Image.fromarray(open_source("sample")["dog"].image).resize((64, 48))
+    rng = np.random.default_rng(0)
+    for image, options in ((photograph, {}), (photograph.convert("L"), {}), (photograph, {"transparency": (1, 2, 3)})):
+        data = encoded(image, **options)
+        expected = np.asarray(image.convert("RGB"))
+        assert (read_picture(data) == expected).all()
+        for place in rng.integers(0, len(data), 150):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << int(rng.integers(8))
+            try:
+                pixels = read_picture(bytes(damaged))
+            except BadPicture:
+                continue
+            assert (pixels == np.asarray(Image.open(io.BytesIO(damaged)).convert("RGB"))).all()
+        for end in rng.integers(8, len(data) // 2, 20):
+            with pytest.raises(BadPicture):
+                read_picture(data[:end])
+
+
+def test_the_quick_way_to_read_a_mask_gives_the_shares_of_pillow():
+    levels = np.random.default_rng(0).integers(0, 256, (40, 30), dtype=np.uint8)
+    shares = read_mask(encoded(Image.fromarray(levels)))
+    assert shares.dtype == np.float32
+    assert (shares == levels.astype(np.float32) / 255).all()
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_a_picture_is_turned_as_its_exif_says(colors, orientation, kind):

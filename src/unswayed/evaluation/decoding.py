@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -24,6 +23,7 @@ from unswayed.sources.pictures import read_mask, read_picture
 from .model_cards import Picture
 
 AHEAD = 2  # batches that threads decode in advance
+PIECE = 8  # pictures that a thread decodes at a time
 MOST_THREADS = 16
 
 
@@ -72,20 +72,26 @@ class Decoder:
         return counting_waits(self._in_advance(indices)) if self.threads else map(self.batch, indices)
 
     def _in_advance(self, indices: Sequence[int]) -> Iterator[Batch]:
-        waiting: deque[tuple[Batch, list[Future[tuple[str, str] | None]]]] = deque()
+        waiting: deque[tuple[Batch, list[Future[list[tuple[str, str] | None]]]]] = deque()
         with ThreadPoolExecutor(self.threads, thread_name_prefix="decode") as pool:
             try:
                 for index in indices:
                     room = self._room(index, pinned=torch.cuda.is_available())
-                    decode = partial(self._decode, room)
-                    waiting.append((room, [pool.submit(decode, place) for place in range(len(self.plan[index]))]))
+                    starts = range(0, len(self.plan[index]), PIECE)
+                    waiting.append((room, [pool.submit(self._decode_piece, room, start) for start in starts]))
                     if len(waiting) > AHEAD:
-                        room, decoded = waiting.popleft()
-                        yield self._filled(room, [future.result() for future in decoded])
+                        yield self._arrived(*waiting.popleft())
                 for room, decoded in waiting:
-                    yield self._filled(room, [future.result() for future in decoded])
+                    yield self._arrived(room, decoded)
             finally:
                 pool.shutdown(cancel_futures=True)
+
+    def _arrived(self, room: Batch, decoded: Sequence[Future[list[tuple[str, str] | None]]]) -> Batch:
+        return self._filled(room, [reason for future in decoded for reason in future.result()])
+
+    def _decode_piece(self, room: Batch, start: int) -> list[tuple[str, str] | None]:
+        end = min(start + PIECE, len(self.plan[room.index]))
+        return [self._decode(room, position) for position in range(start, end)]
 
     def _room(self, index: int, pinned: bool = False) -> Batch:
         """A batch to be filled, in pinned memory for a GPU."""

@@ -68,10 +68,12 @@ class Geometry:
 
         high, wide = image.shape[:2]
         tall, broad = self.size(high, wide)
+        top, left = _start(tall, self.crop), _start(broad, self.crop)
+        if (tall, broad) == (high, wide) and top >= 0 and left >= 0:
+            return image[top : top + self.crop, left : left + self.crop]
         picture = Image.fromarray(image)
         if (tall, broad) != (high, wide):
             picture = picture.resize((broad, tall), Image.Resampling(INTERPOLATIONS[self.interpolation]))
-        top, left = _start(tall, self.crop), _start(broad, self.crop)
         if top < 0 or left < 0:
             canvas = Image.new("RGB", (self.crop, self.crop), self.fill)
             canvas.paste(picture, (-left, -top))

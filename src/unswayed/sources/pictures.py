@@ -12,6 +12,7 @@ import os
 import stat
 import struct
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -46,6 +47,9 @@ _OTHER_KINDS = (
     (b"\x93NUMPY", "a NumPy array"),
 )
 
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the JPEG markers with the size of the picture
+_PLAIN_CHUNKS = frozenset((b"IHDR", b"IDAT", b"IEND", b"pHYs", b"tIME", b"sRGB", b"gAMA", b"cHRM"))
+
 File = str | Path | bytes | IO[bytes]
 PictureLike = str | Path | Image.Image | np.ndarray
 """A file, a Pillow image, or an array: (H, W, 3) or (H, W) uint8 for a picture, see `mask_of` for a mask."""
@@ -53,24 +57,75 @@ PictureLike = str | Path | Image.Image | np.ndarray
 
 def read_picture(file: File) -> np.ndarray:
     """The picture in a file, path or bytes: (H, W, 3) uint8 RGB, upright."""
-    with _opened(file) as (picture, data, _):
+    data, name = _data(file)
+    pixels = _quickly(data, 3)
+    if pixels is not None:
+        return pixels
+    with _opened(data, name) as picture:
         # The same pixels as Pillow's in less than half the time. A file without the end-of-image marker is truncated,
         # and OpenCV would fill it with gray.
         if picture.format == "JPEG" and picture.mode in ("RGB", "L") and data[-2:] == b"\xff\xd9":
-            import cv2
-
-            flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-            with contextlib.suppress(cv2.error):
-                pixels = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
-                if pixels is not None:
-                    return _upright(pixels, picture)
+            pixels = _by_opencv(data, 3)
+            if pixels is not None:
+                return _upright(pixels, picture)
         _refuse_fewer_bits(picture, data)
         return _upright(_rgb(picture), picture)
 
 
+def _quickly(data: bytes, channels: int) -> np.ndarray | None:
+    """The pixels of a plain JPEG or PNG file, without Pillow: it would hold Python's lock, so that one thread at a time
+    could read. None for every other file, and for one channel also if it has three."""
+    if data[:3] == b"\xff\xd8\xff":
+        plain = channels == 3 and data[-2:] == b"\xff\xd9" and _is_plain_jpeg(data)
+    else:
+        plain = data[:8] == b"\x89PNG\r\n\x1a\n" and _is_plain_png(data, (0, 2) if channels == 3 else (0,))
+    return _by_opencv(data, channels) if plain else None
+
+
+def _by_opencv(data: bytes, channels: int) -> np.ndarray | None:
+    """The pixels as they are stored; None if OpenCV cannot read them."""
+    import cv2
+
+    flags = cv2.IMREAD_COLOR_RGB if channels == 3 else cv2.IMREAD_GRAYSCALE
+    with contextlib.suppress(cv2.error):
+        return cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
+    return None
+
+
+def _is_plain_jpeg(data: bytes) -> bool:
+    """Whether a JPEG file has one or three channels of 8 bits and no EXIF or XMP, which may turn it."""
+    start = 2
+    while start + 10 <= len(data) and data[start] == 0xFF:
+        marker, length = data[start + 1], int.from_bytes(data[start + 2 : start + 4])
+        if marker in _FRAMES:
+            bits, high, wide, channels = struct.unpack_from(">BHHB", data, start + 4)
+            return bits == 8 and channels in (1, 3) and 0 < high * wide <= MOST_PIXELS
+        if marker == 0xE1:
+            return False
+        start += 2 + length
+    return False
+
+
+def _is_plain_png(data: bytes, colors: tuple[int, ...]) -> bool:
+    """Whether a PNG file is whole, has 8 bits and one of these color types, and nothing that changes its colors."""
+    start, view = 8, memoryview(data)
+    while start + 12 <= len(data):
+        kind, end = data[start + 4 : start + 8], start + 8 + int.from_bytes(data[start : start + 4])
+        if kind not in _PLAIN_CHUNKS or data[end : end + 4] != zlib.crc32(view[start + 4 : end]).to_bytes(4):
+            return False
+        if kind == b"IHDR":
+            wide, high, bits, color = struct.unpack_from(">IIBB", data, start + 8)
+            if bits != 8 or color not in colors or not 0 < wide * high <= MOST_PIXELS:
+                return False
+        if kind == b"IEND":
+            return True
+        start = end + 4
+    return False
+
+
 def check_picture(data: bytes, name: str) -> None:
     """Raise BadPicture if the header is not that of a readable picture; the pixels are not decoded."""
-    with _opened(data, name):
+    with _opened(*_data(data, name)):
         pass
 
 
@@ -84,7 +139,11 @@ def read_mask(file: File) -> np.ndarray:
 
 
 def _read_shares(file: File) -> np.ndarray:
-    with _opened(file) as (picture, _, name):
+    data, name = _data(file)
+    levels = _quickly(data, 1)
+    if levels is not None:
+        return _shares(levels, 255)
+    with _opened(data, name) as picture:
         _refuse_photograph(picture, name)
         return _upright(_coverage(picture), picture)
 
@@ -93,7 +152,9 @@ def _without_border(mask: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """A mask, and no note; for a trimap of black, middle gray and white the divided mask, and a note about it."""
     import cv2
 
-    levels = np.rint(mask * 255)
+    levels = cv2.convertScaleAbs(mask, alpha=255)
+    if not cv2.countNonZero(cv2.inRange(levels, 127, 128)):
+        return mask, ()
     gray, inside, outside = (levels == 127) | (levels == 128), levels == 255, levels == 0
     if not (inside.any() and outside.any() and (gray | inside | outside).all()):
         return mask, ()
@@ -116,7 +177,8 @@ def divided(inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
 
 def read_numbers(file: File) -> np.ndarray:
     """The numbers that a PNG file with a palette, or of gray levels, stores for its pixels: (H, W) uint8."""
-    with _opened(file) as (picture, _, name):
+    data, name = _data(file)
+    with _opened(data, name) as picture:
         if picture.format != "PNG" or picture.mode not in ("P", "L"):
             raise BadPicture(f"{name}: it is stored as colors", allowed="a PNG with a palette")
         return np.asarray(picture)
@@ -124,7 +186,7 @@ def read_numbers(file: File) -> np.ndarray:
 
 def pixels_of(file: File) -> int:
     """The number of pixels of the picture in a file, path or bytes, without decoding it."""
-    with _opened(file) as (picture, _, _):
+    with _opened(*_data(file)) as picture:
         return picture.width * picture.height
 
 
@@ -156,7 +218,8 @@ def mask_of(given: PictureLike) -> np.ndarray:
 
 def read_cutout(file: File) -> tuple[np.ndarray, np.ndarray]:
     """The picture in a file and its alpha: (H, W, 3) uint8 RGB as stored, (H, W) float32 in [0, 1]."""
-    with _opened(file) as (picture, data, name):
+    data, name = _data(file)
+    with _opened(data, name) as picture:
         _refuse_fewer_bits(picture, data)
         if not picture.has_transparency_data:
             raise BadPicture(f"{name}: the cut-out has no transparent parts", allowed="a picture with an alpha channel")
@@ -202,16 +265,20 @@ def _bytes(file: str | Path) -> bytes:
         raise BadPicture(f"{str(file)[:300]}: cannot be read ({reason})") from None
 
 
-@contextlib.contextmanager
-def _opened(file: File, name: str = "the picture") -> Iterator[tuple[Image.Image, bytes, str]]:
-    """The Pillow image of a file, its bytes and its name; every error while it is open becomes a BadPicture with a
-    reason."""
+def _data(file: File, name: str = "the picture") -> tuple[bytes, str]:
+    """The bytes of a file and its name."""
     if isinstance(file, str | Path):
         data, name = _bytes(file), str(file)
     else:
         data, name = (file, name) if isinstance(file, bytes) else (file.read(), str(getattr(file, "name", name)))
     if not data:
         raise BadPicture(f"{name}: the file is empty")
+    return data, name
+
+
+@contextlib.contextmanager
+def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
+    """The Pillow image of a file's bytes; every error while it is open becomes a BadPicture with a reason."""
     try:
         with warnings.catch_warnings():
             # Pillow warns at half of our own limit, which is checked below.
@@ -221,7 +288,7 @@ def _opened(file: File, name: str = "the picture") -> Iterator[tuple[Image.Image
             raise Image.DecompressionBombError
         if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
             raise BadPicture(f"{name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits")
-        yield picture, data, name
+        yield picture
     except BadPicture:
         raise
     except UnidentifiedImageError:
