@@ -65,19 +65,37 @@ def scores(shifts, n=60):
     )
 
 
-def test_verdicts_on_both_sides():
+def test_a_higher_score_is_more_in_distribution():
+    """Before, a set whose score rose was called out."""
     table = score_table(scores({"inversion": 0.0, "noise": -3.0, "loud": 3.0, "near": -0.75}))
     verdicts = dict(verdict_table(table).select("set", "verdict").rows())
-    assert verdicts == {"inversion": "in", "noise": "out", "loud": "out", "near": "cannot tell"}
+    assert verdicts == {"inversion": "in", "noise": "out", "loud": "in", "near": "cannot tell"}
     sentence = verdict_table(table).filter(set="noise")["sentence"].item()
     assert sentence.startswith("noise leaves the distribution of the originals for m (Energy AUROC 0.9")
     assert "n = 60" in sentence
 
 
+@pytest.mark.parametrize(("n", "verdict"), [(32, "cannot tell"), (33, "out")])
+def test_few_photographs_have_no_verdict(n, verdict):
+    """Also where each is in the set several times."""
+    rows = scores({"noise": -30.0}, n)
+    row = verdict_table(score_table(pl.concat([rows, rows]))).row(0, named=True)
+    assert (row["verdict"], row["n"]) == (verdict, n)
+    assert ("more photographs are needed, at least 33" in row["sentence"]) == (n < 33)
+
+
+def test_the_reference_may_be_another_set():
+    rows = scores({"position": -3.0, "images:small": -3.0})
+    assert set(verdict_table(score_table(rows))["verdict"]) == {"out"}
+    table = verdict_table(score_table(rows, "images:small"), reference="images:small")
+    assert dict(table.select("set", "verdict").rows()) == {"original": "in", "position": "in"}
+    assert all("stays in the distribution of images:small for m" in sentence for sentence in table["sentence"])
+
+
 def test_histograms_add_up_to_one():
     table = histogram_table(scores({"noise": -3.0}))
-    sums = table.group_by("score").agg(pl.col("share").sum(), pl.col("original_share").sum())
-    assert sums["share"].to_list() == pytest.approx([1, 1]) and sums["original_share"].to_list() == pytest.approx(
+    sums = table.group_by("score").agg(pl.col("share").sum(), pl.col("reference_share").sum())
+    assert sums["share"].to_list() == pytest.approx([1, 1]) and sums["reference_share"].to_list() == pytest.approx(
         [1, 1]
     )
 

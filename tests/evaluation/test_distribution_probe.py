@@ -16,6 +16,8 @@ from unswayed.errors import UserError
 from unswayed.evaluation.distribution import FeaturesProbe, sets_of
 from unswayed.evaluation.feature_networks import inception_file, lpips_file, open_inception, open_lpips
 from unswayed.files.downloads import place_of
+from unswayed.labels import imagenet
+from unswayed.sources import open_source
 
 here = pytest.mark.skipif(not place_of("inception").is_file(), reason="run `unswayed weights fetch inception` first")
 lpips_here = pytest.mark.skipif(lpips_file() is None, reason="run `unswayed weights fetch lpips-alex` first")
@@ -24,16 +26,23 @@ lpips_here = pytest.mark.skipif(lpips_file() is None, reason="run `unswayed weig
 @pytest.fixture(scope="module")
 def noise(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("noise"), np.random.default_rng(0)
-    for place in range(10):
+    for place in range(33):
         Image.fromarray(rng.integers(0, 256, (256, 256, 3), np.uint8)).save(folder / f"{place}.png")
     return folder
 
 
 @pytest.fixture(scope="module")
 def edited(tmp_path_factory):
-    """The sample, each photograph with its object taken out and put back, without a network."""
-    folder = tmp_path_factory.mktemp("bench") / "b"
-    build("sample", folder, BuildSettings(recipe="reinsertion", renderer="paste"))
+    """The sample and its mirror images, each object taken out and put back, without a network."""
+    folder, photographs = tmp_path_factory.mktemp("bench") / "b", tmp_path_factory.mktemp("photographs")
+    for scene in open_source("sample"):
+        place = photographs / imagenet().wnids[scene.label]
+        place.mkdir(exist_ok=True)
+        for name, step in (("plain", 1), ("mirrored", -1)):
+            Image.fromarray(scene.image[:, ::step]).save(place / f"{scene.id}-{name}.png")
+            mask = np.round(scene.mask[:, ::step] * 255).astype(np.uint8)
+            Image.fromarray(mask).save(place / f"{scene.id}-{name}_mask.png")
+    build(f"folder:{photographs}", folder, BuildSettings(recipe="reinsertion", renderer="paste"))
     return folder
 
 
@@ -80,6 +89,17 @@ def test_a_second_run_measures_nothing_anew(results, edited, noise):
     )
     assert (code, out) == (0, first)
     assert "0 measured now" in err
+
+
+def test_another_folder_can_be_the_reference(results, edited, noise):
+    folder, _, _ = results
+    reference = ("--reference", f"images:{noise}", "--no-fid", "--no-adapt")
+    code, out, err = outcome("distribution", edited, "-m", "lite:0", "-o", folder, *reference)
+    assert code == 0 and "0 measured now" in err
+    assert f"original stays in the distribution of images:{noise} for lite:0" in out, "photographs score higher"
+    assert set(pl.read_csv(folder / "histograms.csv")["set"]) == {"original", "reinsertion", "source"}
+    code, _, err = outcome("distribution", edited, "-m", "lite:0", "-o", folder, "--reference", "sample", "--no-fid")
+    assert code == 2 and "'sample' to compare with" in err and "images:FOLDER" in err
 
 
 def test_an_alias_names_the_model_and_its_adapted_form(edited, tmp_path):

@@ -156,7 +156,7 @@ def report_tables() -> Reader:
     files = [
         b"rfs.model,norm,level,n,accuracy_background,accuracy_foreground,rfs,rfs_low,rfs_high\nm,linf,60,2,0.5,1,0,-1,1\n",
         b"verdicts.model,set,sentence\nm,size-0.1,It is in distribution.\n",
-        b"histograms.model,set,score,low,high,share,original_share\nm,a,energy,-1.5,0,0.5,0.25\n",
+        b"histograms.model,set,score,low,high,share,reference_share\nm,a,energy,-1.5,0,0.5,0.25\n",
         b"auroc.model,set,auroc\nm,a,0.5\nn,b,\n",
     ]
 

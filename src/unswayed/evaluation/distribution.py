@@ -88,7 +88,9 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
     """The pictures of `images:FOLDER`; their labels are not needed here, so they need not have any."""
     parsed = Spec.parse(spec)
     if parsed.kind != "images":
-        raise UserError(f"--against {spec}", allowed="images:FOLDER, a folder of pictures with or without labels")
+        raise UserError(
+            f"'{spec}' to compare with", allowed="images:FOLDER, a folder of pictures with or without labels"
+        )
     root = parsed.folder()
     names = pictures_below(root)[:limit]
     if not names:

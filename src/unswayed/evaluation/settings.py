@@ -93,13 +93,18 @@ class SensitivitySettings(EngineSettings):
 class DistributionSettings(EngineSettings):
     """What the edited pictures are compared with, and by which measures.
 
-    against: folders `images:PATH`. fid: also FID and KID, by the Inception weights in the file `inception` (else the
-    fetched ones). adapt: also the accuracy with batch-norm statistics of each edit.
+    against: folders `images:PATH`. reference: the folder that all are compared with, the originals if None. fid: also
+    FID and KID, by the Inception weights in the file `inception` (else the fetched ones). adapt: also the accuracy with
+    batch-norm statistics of each edit.
     """
 
     against: Annotated[
         Sequence[str], Option("Also another folder of pictures; may be repeated.", metavar="images:FOLDER")
     ] = ()
+    reference: Annotated[
+        str | None,
+        Option("The folder that all are compared with [default: the originals].", metavar="images:FOLDER"),
+    ] = None
     fid: Annotated[bool, Option("FID and KID; needs the Inception weights.")] = True
     inception: Annotated[
         Path | str | None, Option("The Inception weights [default: the fetched ones].", metavar="FILE")

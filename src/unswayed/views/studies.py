@@ -27,6 +27,7 @@ from unswayed.choices import one_line, takes
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.distribution import SCHEMA as SCORES_SCHEMA
 from unswayed.evaluation.distribution import run_distribution
+from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.measures import check_measure, suspects
 from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
@@ -164,19 +165,20 @@ def write_distribution(
     features: pl.DataFrame | None,
     adapted: Sequence[tuple[str, str]],
     *,
+    reference: str = ORIGINAL,
     limit: float = LIMIT,
     resamples: int = 500,
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, pl.DataFrame]:
     """FOLDER/{verdicts, scores, histograms, background, fid, adaptation}.csv, and the tables by these names."""
-    auroc = score_table(scores, resamples=resamples, level=level, seed=seed)
+    auroc = score_table(scores, reference, resamples=resamples, level=level, seed=seed)
     tables = {
-        "verdicts": verdict_table(auroc, limit),
+        "verdicts": verdict_table(auroc, limit, reference),
         "scores": auroc,
-        "histograms": histogram_table(scores),
+        "histograms": histogram_table(scores, reference),
         "background": background_table(scores, level=level, seed=seed),
-        "fid": distance_table(features) if features is not None else pl.DataFrame(),
+        "fid": distance_table(features, reference) if features is not None else pl.DataFrame(),
         "adaptation": adaptation_table(Path(folder) / "answers", adapted, level=level, seed=seed),
     }
     tables = {name: table for name, table in tables.items() if table.height}
@@ -318,8 +320,10 @@ def distribution(
     The table `verdicts` has one sentence for each edit. The same call resumes. The fields of settings are also
     keywords: `distribution("bench", ["lite:0"], "results", fid=False)`.
     """
+    reference = settings.reference or ORIGINAL
+    against = [spec for spec in dict.fromkeys((*settings.against, reference)) if spec != ORIGINAL]
     study = run_distribution(
-        benchmark, models, output, against=settings.against, fid=settings.fid, inception=settings.inception,
+        benchmark, models, output, against=against, fid=settings.fid, inception=settings.inception,
         adapt=settings.adapt, limit=settings.limit, engine=settings, show=show,
     )  # fmt: skip
     tables = {}
@@ -329,6 +333,7 @@ def distribution(
             read_probe(output, "scores", study.slugs, SCORES_SCHEMA),
             read_probe(output, "inception") if study.features else None,
             study.adapted,
+            reference=reference,
             limit=settings.out_above,
             resamples=settings.resamples,
             level=settings.level,

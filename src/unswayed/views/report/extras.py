@@ -98,7 +98,7 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
         table = tables["histograms"].filter(pl.col("model") == tables["histograms"]["model"][0])
         sets = table["set"].unique(maintain_order=True).to_list()[:MOST_HISTOGRAMS]
         figures["distribution"] = figure = score_histograms(table, sets)
-        caption = f"Scores of {table['model'][0]} on the edited pictures (line) and on the originals (gray)."
+        caption = f"Scores of {table['model'][0]} on each set (line) and on the reference (gray)."
         blocks.append(figure_block(figure, "distribution", caption))
     shown = {name: table for name, table in tables.items() if name not in ("verdicts", "histograms")}
     blocks += [frame_table(f"distribution-{number}", name, table) for number, (name, table) in enumerate(shown.items())]
@@ -126,12 +126,12 @@ _DISTRIBUTION_COLUMNS = {
     "histograms": {
         **_NAMES,
         **dict.fromkeys(("set", "score"), StoredColumn("text", nulls=False)),
-        **dict.fromkeys(("low", "high", "share", "original_share"), StoredColumn("number", nulls=False)),
+        **dict.fromkeys(("low", "high", "share", "reference_share"), StoredColumn("number", nulls=False)),
     },
 }
 _DISTRIBUTION = (
-    "An AUROC of 0.5 says that a score cannot tell the edited pictures from the originals, 1 that it always can. A set "
-    "is called out of distribution where the whole interval lies above the limit."
+    "An AUROC of 0.5 says that a score cannot tell a set from the reference, 1 that it scores lower. A set is called "
+    "out of distribution where the whole interval lies above the limit."
 )
 MOST_SENTENCES = 40
 

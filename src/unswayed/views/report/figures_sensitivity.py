@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.measures import MEASURES
 
 from .section import COLORS, MARKERS, MOST, QUIET, cells_of, heat_map, new_figure, new_panels, places, plain, short
@@ -263,7 +262,7 @@ def score_histograms(table: pl.DataFrame, sets: Sequence[str]) -> Figure:
             if not edges:
                 axes.set_visible(False)
                 continue
-            axes.stairs(part["original_share"].to_list(), edges, fill=True, color="#dddddd", label=ORIGINAL)
+            axes.stairs(part["reference_share"].to_list(), edges, fill=True, color="#dddddd", label="reference")
             axes.stairs(part["share"].to_list(), edges, color=COLORS[0], linewidth=1.5, label="edited")
             axes.set_title(f"{name}: {_SCORES[score]}", fontsize=9, loc="left")
             axes.set_yticks([])
