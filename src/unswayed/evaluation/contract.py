@@ -21,6 +21,7 @@ from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.opening import brings_transform
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Geometry, paper
+from unswayed.tasks import Task
 
 SANITY = 64  # originals that are checked before any prediction is stored
 REPEATED = 2  # pictures that are classified again, to see whether the predictions stay the same
@@ -159,9 +160,10 @@ def classes_left_out(name: str, mapping: LabelMapping, answers: np.ndarray) -> t
     ), 2 * outside > len(answers)
 
 
-def chance_of(mapping: LabelMapping) -> float:
-    """Return the accuracy of guessing: one over the number of classes that the model can answer."""
-    return 1 / max(1, sum(bool(group) for group in mapping.members))
+def chance_of(mapping: LabelMapping, task: Task = "classify") -> float:
+    """Return the accuracy of guessing: one over the number of classes that the model can answer, and none where it must
+    find the object."""
+    return 0.0 if task in ("detect", "segment") else 1 / max(1, sum(bool(group) for group in mapping.members))
 
 
 def suspect_transform(

@@ -9,17 +9,20 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
 
 from unswayed.errors import BadPicture
 from unswayed.jobs.scheduling import counting_waits
+from unswayed.models.answering import Answerer
 from unswayed.models.transforms import Geometry, cropped
 from unswayed.sources.pictures import read_mask, read_picture
 
+from .judging import Truth
 from .model_cards import Picture
 
 AHEAD = 2  # batches that threads decode in advance
@@ -33,7 +36,8 @@ class Batch:
 
     index: its place in the plan; kept: positions of the readable ones among its rows; crops: for each geometry,
     (n, crop, crop, 3) uint8; survives: for each geometry, (n,) share of the object inside the crop, NaN without a
-    mask; unreadable: sample_id and reason of the others.
+    mask; unreadable: sample_id and reason of the others. prepared: for each model that answers about whole pictures,
+    what it has made of them; truths: what is known about them, if there is such a model.
     """
 
     index: int
@@ -41,13 +45,16 @@ class Batch:
     crops: tuple[torch.Tensor, ...]
     survives: tuple[np.ndarray, ...]
     unreadable: tuple[tuple[str, str], ...]
+    prepared: tuple[list[Any], ...] = ()
+    truths: list[Truth] = field(default_factory=list)
 
 
 class Decoder:
     """Decodes the batches of the plan: `plan[i]` are the rows of batch i.
 
     threads: how many decode in advance; with 0, each batch is decoded when it is requested. skipped: pictures that are
-    not read, with the reason; before: called with each picture before it is read.
+    not read, with the reason; before: called with each picture before it is read. asked: models that prepare whole
+    pictures themselves.
     """
 
     def __init__(
@@ -58,9 +65,10 @@ class Decoder:
         threads: int,
         skipped: Mapping[str, str] = MappingProxyType({}),
         before: Callable[[str, str], None] | None = None,
+        asked: Sequence[Answerer] = (),
     ):
         self.rows, self.plan, self.geometries, self.threads = rows, plan, tuple(geometries), threads
-        self.skipped, self.before = dict(skipped), before
+        self.skipped, self.before, self.asked = dict(skipped), before, asked
 
     def batch(self, index: int) -> Batch:
         """Return one batch, decoded in this thread."""
@@ -99,7 +107,8 @@ class Decoder:
         shapes = [(count, geometry.crop, geometry.crop, 3) for geometry in self.geometries]
         crops = tuple(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned) for shape in shapes)
         survives = tuple(np.empty(count, np.float32) for _ in shapes)
-        return Batch(index, np.arange(count), crops, survives, ())
+        prepared = tuple([None] * count for _ in self.asked)
+        return Batch(index, np.arange(count), crops, survives, (), prepared, [Truth(None, None)] * count)
 
     def _decode(self, room: Batch, position: int) -> tuple[str, str] | None:
         """Write one picture into its place; its sample_id and the reason if it cannot be read."""
@@ -112,11 +121,16 @@ class Decoder:
             image = read_picture(picture.path)
             mask = None if picture.mask is None else read_mask(picture.mask)
             crops, survives = cropped(image, mask, self.geometries)
+            truth = Truth.read(picture.label, mask, picture.objects, picture.sample_id) if self.asked else None
         except BadPicture as error:
             return picture.sample_id, str(error)
         for number, crop in enumerate(crops):
             room.crops[number].numpy()[position] = crop
             room.survives[number][position] = survives[number]
+        if truth is not None:
+            room.truths[position] = truth
+            for model, prepared in zip(self.asked, room.prepared, strict=True):
+                prepared[position] = model.prepare(image)
         return None
 
     def _filled(self, room: Batch, reasons: Sequence[tuple[str, str] | None]) -> Batch:
@@ -126,7 +140,10 @@ class Decoder:
             return room
         kept = np.array([position for position, reason in enumerate(reasons) if reason is None], np.int64)
         crops = tuple(crop[torch.from_numpy(kept)] for crop in room.crops)
-        return Batch(room.index, kept, crops, tuple(shares[kept] for shares in room.survives), unreadable)
+        prepared = tuple([inputs[place] for place in kept] for inputs in room.prepared)
+        truths = [room.truths[place] for place in kept]
+        shown = tuple(shares[kept] for shares in room.survives)
+        return Batch(room.index, kept, crops, shown, unreadable, prepared, truths)
 
 
 def thread_count(device: str, asked: int | None, share: int = 1) -> int:

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
+from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import one_line, takes
 from unswayed.errors import CannotWrite, UnswayedWarning, UserError, reason_of
 from unswayed.files.locks import Lock
@@ -32,9 +33,8 @@ from unswayed.jobs import engine_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import Parts, write_table
 from unswayed.jobs.table_job import SHARES_EACH, Reply, TableJob
-from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import read_groups
-from unswayed.models.opening import MODELS, model_spec
+from unswayed.models.opening import MODELS, Model, model_spec
 from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import model_key, slug_of, split_alias
 
@@ -72,7 +72,7 @@ class Evaluation:
 
 def run_evaluation(
     pictures: str | Path | Pictures,
-    models: Sequence[str | Classifier],
+    models: Sequence[str | Model],
     output: str | Path,
     settings: EvaluateSettings | None = None,
     *,
@@ -91,7 +91,7 @@ def run_evaluation(
 
     Models that are given by name run in a worker process, so that a model or a picture that ends it fails alone. On
     several devices and on a Ray cluster, worker processes share the pictures. The predictions are the same bytes. A
-    `Classifier` runs in this process.
+    model object runs in this process.
     """
     if not models:
         raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unswayed models")
@@ -121,7 +121,7 @@ def run_evaluation(
 @takes(EvaluateSettings)
 def evaluate(
     benchmark: str | Path,
-    models: str | Classifier | Sequence[str | Classifier],
+    models: str | Model | Sequence[str | Model],
     output: str | Path,
     settings: EvaluateSettings,
     *,
@@ -164,7 +164,7 @@ class EvaluationRun:
             ours = [name for name in specs if self._lock(name)]
             refresh(self.folder)
             self.job.count(0)
-            here = [name for name in ours if isinstance(specs[name], Classifier)]
+            here = [name for name in ours if not isinstance(specs[name], str)]
             apart = [name for name in ours if isinstance(specs[name], str)]
             evaluator = replace(self.evaluator, opened={})
             done_here = self.job.run(evaluator, [here], here=self.job.devices[0]) if here else ()
@@ -283,13 +283,13 @@ class EvaluationRun:
         self.job.failed = len(self.failed)
 
 
-def _named(models: Sequence[str | Classifier]) -> tuple[dict[str, str | Classifier], list[str]]:
+def _named(models: Sequence[str | Model]) -> tuple[dict[str, str | Model], list[str]]:
     """The models by their names in tables, and a remark about each that is left out since it is named twice, by
     whatever path; two different ones with the same file name are refused.
 
     An alias is a name that was asked for, so a model with an alias is kept beside the same one without it.
     """
-    named: dict[str, str | Classifier] = {}
+    named: dict[str, str | Model] = {}
     remarks: list[str] = []
     seen: dict[tuple[str | None, str], str] = {}
     files: dict[str, str] = {}
@@ -342,14 +342,17 @@ def _finish(
         warnings.append(
             f"{model.name}: the batch-norm statistics of {len(few)} edits come from at most {max(few)} pictures"
         )
-    if unreadable:
-        warnings.append(f"{model.name}: {len(unreadable)} pictures cannot be read, {bad}")
+    # Copies of the photographs have no mask, which only models that find objects need.
+    without = [picture for picture in unreadable if model.task == "classify" or f"/{SOURCE_EDIT}/" not in picture]
+    if without:
+        what = "cannot be read" if model.task == "classify" else "are left out"
+        warnings.append(f"{model.name}: {len(without)} pictures {what}, first {without[0]}: {unreadable[without[0]]}")
     subset = pictures.subset
     results = {
         "settings": settings.on_card(),
         "rows": table.num_rows,
         "unreadable": unreadable,
-        "originals": {**_accuracy(table["correct"].filter(originals)), "chance": chance_of(model.mapping)},
+        "originals": {**_accuracy(table["correct"].filter(originals)), "chance": chance_of(model.mapping, model.task)},
         **({} if subset is None else {"subset": {"classes": len(subset), **_accuracy(table["subset_correct"])}}),
         "suspicion": suspicion,
         "remarks": [*told, *pictures.cautions],

@@ -25,16 +25,17 @@ from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Journal, Reply, Share
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
-from unswayed.models.label_mapping import LabelMapping, map_labels
-from unswayed.models.opening import open_model
+from unswayed.models.label_mapping import LabelMapping, map_labels, map_objects
+from unswayed.models.opening import Model, open_any
 from unswayed.specs import is_same_model, slug_of, split_alias
+from unswayed.tasks import Task, task_of
 
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, PARTS
 from .passes import ModelPass, Pass
 from .settings import EvaluateSettings
 
-FORMAT = 2  # raised when the meaning of a column changes, so that old predictions are replaced
+FORMAT = 3  # raised when the meaning of a column changes, so that old predictions are replaced
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 # Fixed, because the last digits of a prediction depend on it. A batch that does not fit into memory is divided.
 CPU_BATCH, GPU_BATCH = 32, 256
@@ -57,6 +58,10 @@ class OpenedModel:
     batches: int = 0
 
     @property
+    def task(self) -> Task:
+        return task_of(self.card.get("task"))
+
+    @property
     def fingerprint(self) -> str:
         return str(self.card[FINGERPRINT])
 
@@ -66,7 +71,7 @@ class OpenedModel:
 
 
 # An open model whose predictions are not finished, or what became of it.
-Loaded = tuple[Classifier, OpenedModel]
+Loaded = tuple[Model, OpenedModel]
 
 
 @dataclass
@@ -81,7 +86,7 @@ class Evaluator:
     pictures: Pictures
     folder: Path
     settings: EvaluateSettings
-    specs: Mapping[str, str | Classifier]
+    specs: Mapping[str, str | Model]
     grouping: Any = None
     save_every: float = 10.0
     lanes: int = 1
@@ -104,10 +109,11 @@ class Evaluator:
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
             for ready in self._side_by_side(share, device, replies, journal):
-                # Those on one device share a pass, but each model that adapts has its own.
+                # Classifiers on one device share a pass, and so do other models, but each that adapts has its own.
                 passes: dict[str, list[Loaded]] = {}
                 for model, opened in sorted(ready, key=lambda loaded: loaded[0].adapt is not None):
-                    key = str(model.device) if model.adapt is None else f"{opened.table} adapts"
+                    kind = "" if isinstance(model, Classifier) else "answers on "
+                    key = f"{kind}{model.device}" if model.adapt is None else f"{opened.table} adapts"
                     passes.setdefault(key, []).append((model, opened))
                 for together in passes.values():
                     replies += self._classify(share, together, journal)
@@ -117,7 +123,12 @@ class Evaluator:
         size = self._batch_size(ready)
         folders = [opened.folder(self.folder, size) for _, opened in ready]
         models = [
-            ModelPass(model, model.transform.geometry, opened.mapping, Parts(folder, self.save_every))
+            ModelPass(
+                model,
+                model.transform.geometry if isinstance(model, Classifier) else None,
+                opened.mapping,
+                Parts(folder, self.save_every),
+            )
             for (model, opened), folder in zip(ready, folders, strict=True)
         ]
         workers = self.settings.workers
@@ -157,14 +168,18 @@ class Evaluator:
         pictures, settings, spec = self.pictures, self.settings, self.specs[name]
         frame, needed = pictures.frame, pictures.needed
         try:
+            model: Model
             if isinstance(spec, str):
                 where = device_at(device, settings.device)
-                model = open_model(spec, device=where, precision=settings.precision, labels=pictures.labels)
+                model = open_any(spec, device=where, precision=settings.precision, labels=pictures.labels)
             else:
                 model = spec
-            model = model.with_transform(settings.transform)
-            model.check_framing(frame)
-            mapping = map_labels(model.labels, pictures.labels, needed, self.grouping)
+            if isinstance(model, Classifier):
+                model = model.with_transform(settings.transform)
+                model.check_framing(frame)
+                mapping = map_labels(model.labels, pictures.labels, needed, self.grouping)
+            else:
+                mapping = map_objects(model.labels, pictures.labels, needed, self.grouping)
             size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
             card, determining = _described(model, mapping, pictures, size)
             opened = OpenedModel(name, model.name, model.slug, mapping, card)
@@ -197,7 +212,7 @@ def batch_size_for(device: str) -> int:
 
 
 def _described(
-    model: Classifier, mapping: LabelMapping, pictures: Pictures, adaptation: int | None
+    model: Model, mapping: LabelMapping, pictures: Pictures, adaptation: int | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The part of the card that is known before the predictions are made, and what determines the predictions.
 
@@ -206,11 +221,14 @@ def _described(
     pictures attack this model: the guide has the same weights or the same name.
     """
     spec, weights, mapped = model.spec, model.weights_hash, mapping.to_json()
-    code = model.origin.get("code_sha256") if model.origin else classes_hash(model.module)
+    code = model.origin.get("code_sha256")
+    if isinstance(model, Classifier) and not model.origin:
+        code = classes_hash(model.module)
     card = model.card()
     labels = pictures.labels.to_json()
     determining = {
         "format": FORMAT,
+        "task": model.task,
         "weights": weights,
         "code": code,
         "settings": model.origin.get("settings"),
@@ -242,7 +260,7 @@ def _fingerprint(determining: Mapping[str, Any], name: str, spec: str) -> str:
     return hash_values([{**determining, "model": name, **({"spec": spec} if spec != name else {})}])[0]
 
 
-def is_evaluated(model: Classifier, card: Mapping[str, Any]) -> bool:
+def is_evaluated(model: Model, card: Mapping[str, Any]) -> bool:
     """Whether the model is the one of a card, as far as that states its weights and its code."""
     code = (card.get("origin") or {}).get("code_sha256")
     return card.get("weights_sha256") in (None, model.weights_hash) and code in (None, model.origin.get("code_sha256"))
@@ -264,7 +282,7 @@ def all_parts(folder: Path, slug: str) -> list[Path]:
     return [path for path in (folder / PARTS).glob("*-*-*") if pattern.fullmatch(path.name)]
 
 
-def _fits_beside(models: Sequence[Classifier]) -> bool:
+def _fits_beside(models: Sequence[Model]) -> bool:
     """Whether one more model like the largest of these would leave half of the memory for the pictures."""
     largest = max(model.nbytes for model in models)
     return 2 * largest < free_bytes(torch.device(str(models[-1].device))) // 2

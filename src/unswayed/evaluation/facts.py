@@ -22,6 +22,7 @@ from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.whole import parse_json, sha256
+from unswayed.tasks import Task
 
 from .model_cards import (
     WHITE_BOX,
@@ -32,6 +33,7 @@ from .model_cards import (
     require_one_benchmark,
     rows_of,
     stored_differences,
+    tasks_in,
 )
 from .predictions import Predictions, is_frame, polars_frame, polars_table
 
@@ -171,6 +173,11 @@ class Facts:
     root: Path | None = None
     benchmark: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> frozenset[Task]:
+        """Return the tasks of the models, for the words of their results (`tasks.worded`)."""
+        return frozenset(tasks_in(self.cards).values())
 
     def control(self, edit: str) -> str | None:
         """Return what the edit's net drop is measured against: its control, from the benchmark or, if that is not

@@ -26,15 +26,18 @@ from unswayed.files.records import fits, read_object, require_fields
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import Column, read_checked, stored_text
 from unswayed.files.whole import hash_values, read_json
+from unswayed.tasks import Task, task_of
 
 STORED = {
     **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
     **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
     **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
-    "probability": Column("number", lowest=0, highest=1.001, nulls=False),
-    "true_probability": Column("number", lowest=0, highest=1.001),
+    **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
+    **dict.fromkeys(("iou", "agreement"), Column("number", lowest=0, highest=1.001)),
     **dict.fromkeys(("energy", "object_survives"), Column("number")),
-    **dict.fromkeys(("top5", "top5_probabilities"), Column("list")),
+    **dict.fromkeys(("top5", "top5_probabilities", "box", "boxes", "box_scores", "box_classes"), Column("list")),
+    **dict.fromkeys(("task", "mask", "found_class", "answer_text", "outcome"), Column("text")),
+    **dict.fromkeys(("choice_position", "tokens"), Column("integer", lowest=-1, highest=2**31 - 1)),
     **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
 }
 # What a card says that a gate must know, as columns of a frame of predictions: the suspicion about the model, the
@@ -65,6 +68,24 @@ SCHEMA = pa.schema(
         ("object_survives", pa.float32()),
         ("picture", pa.string()),
         ("subset_correct", pa.bool_()),
+        ("task", pa.dictionary(pa.int32(), pa.string())),
+        # Of a detector or segmenter: the IoU of the right class with the object; the box and the mask, as compressed
+        # run lengths, that decide about `correct`; the model's own name for what they show.
+        ("iou", pa.float32()),
+        ("box", pa.list_(pa.float32())),
+        ("mask", pa.string()),
+        ("found_class", pa.string()),
+        # All boxes of a detector, four numbers each: left, top, right, bottom in pixels; the most certain first.
+        ("boxes", pa.list_(pa.float32())),
+        ("box_scores", pa.list_(pa.float32())),
+        ("box_classes", pa.list_(pa.int32())),
+        # Of a vision-language model: its words; what became of the question; the place of the right answer among the
+        # choices, from 0; the share of repeated answers that agree with this one; what the answer cost.
+        ("answer_text", pa.string()),
+        ("outcome", pa.string()),
+        ("choice_position", pa.int32()),
+        ("agreement", pa.float32()),
+        ("tokens", pa.int32()),
     ]
 )
 
@@ -80,7 +101,8 @@ _DIGITS = 16  # of a picture's hash: 64 bits are enough to distinguish the pictu
 class Picture:
     """One picture to be classified.
 
-    path and mask are files; mask is None if there is none; picture: a short hash that identifies the picture.
+    path and mask are files; mask is None if there is none; picture: a short hash that identifies the picture; objects:
+    the other objects in it, as the manifest's JSON text.
     """
 
     sample_id: str
@@ -92,6 +114,7 @@ class Picture:
     path: str
     mask: str | None = None
     picture: str | None = None
+    objects: str | None = None
 
 
 def picture_hashes(values: Iterable[Any]) -> list[str]:
@@ -114,6 +137,7 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
             str(root / row["path"]),
             str(root / row["mask_path"]) if row.get("mask_path") else None,
             digest,
+            row.get("objects"),
         )
         for row, digest in zip(finished, hashes, strict=True)
     )
@@ -122,6 +146,7 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
 _MAPPING = dict[str, Any] | None
 _CARD = {
     "model": str,
+    "task": str | None,
     "spec": str | None,
     "weights_sha256": str | None,
     "fingerprint": str | None,
@@ -186,16 +211,18 @@ def _cards_of_frame(predictions: Any) -> dict[str, dict[str, Any]]:
         predictions = pl.DataFrame(predictions)
     if not hasattr(predictions, "lazy") or not {"model", *GUARDS} <= set(predictions.lazy().collect_schema()):
         return {}
+    task = pl.col("task") if "task" in predictions.lazy().collect_schema() else pl.lit(None).alias("task")
     columns = pl.col("model", "suspicion").cast(pl.String), pl.col("chance", "doubted_masks").cast(pl.Float64)
-    models = predictions.lazy().select(*columns).unique("model").drop_nulls("model").collect()
+    models = predictions.lazy().select(*columns, task.cast(pl.String)).unique("model").drop_nulls("model").collect()
     return {
         model: {
             "model": model,
+            "task": task,
             "suspicion": suspicion,
             "originals": {"chance": chance},
             "benchmark": {"masks": {"below_limit": doubted or 0.0, "of": 1}},
         }
-        for model, suspicion, chance, doubted in models.iter_rows()
+        for model, suspicion, chance, doubted, task in models.iter_rows()
     }
 
 
@@ -359,6 +386,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 Cards = Mapping[str, Mapping[str, Any]]
+
+
+def tasks_in(cards: Cards, models: Iterable[str] | None = None) -> dict[str, Task]:
+    """Return the tasks of these models, or of all; a model without a card is a classifier."""
+    return {name: task_of(cards.get(name, {}).get("task")) for name in (cards if models is None else models)}
 
 
 def suspicion_in(card: Mapping[str, Any]) -> str | None:

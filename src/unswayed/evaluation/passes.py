@@ -12,33 +12,38 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from unswayed.errors import reason_of
+from unswayed.errors import UserError, reason_of
 from unswayed.jobs.parts import Parts
 from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
 from unswayed.jobs.table_job import Share
+from unswayed.models.answering import Answerer
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
+from unswayed.models.opening import Model
 from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_picture
 
 from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_sample
 from .decoding import Batch, Decoder, thread_count
 from .inputs import Pictures
+from .judging import judged_rows
 from .model_cards import SCHEMA, Picture
 
 Scores = dict[str, torch.Tensor]
+Values = dict[str, Any]  # columns of a batch by name: arrays of a classifier, lists of another model
 
 
 @dataclass(eq=False)
 class ModelPass:
     """One model's progress; `held` are predictions that wait for the contract check, `first` are the
-    logits of the first batch, `most` is how many pictures fit into memory at once."""
+    logits of the first batch, `most` is how many pictures fit into memory at once. geometry: None for a model that
+    prepares whole pictures itself."""
 
-    model: Classifier
-    geometry: Geometry
+    model: Model
+    geometry: Geometry | None
     mapping: LabelMapping
     parts: Parts
-    held: list[tuple[Batch, dict[str, np.ndarray]]] = field(default_factory=list)
+    held: list[tuple[Batch, Values]] = field(default_factory=list)
     first: torch.Tensor | None = None
     most: int | None = None
     error: str | None = None
@@ -47,7 +52,8 @@ class ModelPass:
 class Pass:
     """Classifies a share of the pictures, originals for the contract check first, in batches of `size`.
 
-    A model that adapts to its pictures (`+bn-adapt`) has its own pass, one edit at a time. The batches are the same for
+    A model that adapts to its pictures (`+bn-adapt`) has its own pass, one edit at a time; classifiers and models that
+    answer about whole pictures do not share one. The batches are the same for
     every division into shares. lanes: how many batches a CPU classifies beside each other. processes: how many
     processes share the machine. careful: called with each picture and each model before they are used, one at a time.
     """
@@ -68,12 +74,13 @@ class Pass:
         self.adapting = self.models[0].model.adapt is not None
         assert not self.adapting or len(self.models) == 1
         self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
-        self.geometries = list(dict.fromkeys(progress.geometry for progress in self.models))
+        self.geometries = list(dict.fromkeys(progress.geometry for progress in self.models if progress.geometry))
+        self.asked = [progress.model for progress in self.models if not isinstance(progress.model, Classifier)]
         device = torch.device(str(self.models[0].model.device))
         self.device = device.type
-        self.lanes, self.careful = (1 if careful else lanes), careful
+        self.lanes, self.careful = (1 if careful or self.asked else lanes), careful
         count = 0 if careful else thread_count(str(device), workers, processes)
-        self.decoder = Decoder(self.rows, self.plan, self.geometries, count, dict(share.skipped), careful)
+        self.decoder = Decoder(self.rows, self.plan, self.geometries, count, dict(share.skipped), careful, self.asked)
         everything = range(len(self.plan))
         # What is not divided among shares: the batches of the contract check or, if the model adapts, those of an edit.
         units = self._by_edit(everything) if self.adapting else [[index] for index in everything[self.checked :]]
@@ -98,7 +105,7 @@ class Pass:
             if progress.error is None:
                 progress.parts.flush()
 
-    def _scored(self, indices: Sequence[int]) -> Iterator[tuple[Batch, list[tuple[ModelPass, Scores]]]]:
+    def _scored(self, indices: Sequence[int]) -> Iterator[tuple[Batch, list[tuple[ModelPass, Values]]]]:
         """Yield each batch with its scores, in order."""
         models = [progress.model for progress in self.models]
         if self.device == "cpu" and self.decoder.threads == 0:
@@ -118,72 +125,108 @@ class Pass:
         if waiting is not None:
             yield waiting
 
-    def _decode_and_score(
-        self, models: Sequence[Classifier], index: int
-    ) -> tuple[Batch, list[tuple[ModelPass, Scores]]]:
+    def _decode_and_score(self, models: Sequence[Model], index: int) -> tuple[Batch, list[tuple[ModelPass, Values]]]:
         batch = self.decoder.batch(index)
         return batch, self._score_all(batch, models)
 
-    def _score_all(self, batch: Batch, models: Sequence[Classifier]) -> list[tuple[ModelPass, Scores]]:
+    def _score_all(self, batch: Batch, models: Sequence[Model]) -> list[tuple[ModelPass, Values]]:
         pairs = zip(self.models, models, strict=True)
         return [(progress, scores) for progress, model in pairs if (scores := self._score(progress, model, batch))]
 
-    def _score(self, progress: ModelPass, model: Classifier, batch: Batch) -> Scores | None:
+    def _score(self, progress: ModelPass, model: Model, batch: Batch) -> Values | None:
         """Return the model's scores of a batch, still on its device; None if they are already stored or it fails."""
         if progress.error is not None or batch.index in progress.parts.done:
             return None
-        crops = batch.crops[self.geometries.index(progress.geometry)]
-        count, short = len(crops), self.size - len(crops)
-        if self.device == "cuda" and short > 0:
-            # One shape for every batch: other pictures never change a prediction.
-            crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
         if self.careful:
             self.careful("model", model.name)
         try:
-            whole = max(1, len(crops))
-            logits, fitting = shrinking(functools.partial(model.classify, crops), min(whole, progress.most or whole))
-            logits = logits[:count]
-            answers = progress.mapping.apply(logits)
-            if fitting < whole:
-                progress.most = fitting
-            if batch.index == 0:
-                progress.first = logits.clone()
-            return score(logits, answers, torch.from_numpy(self.labels[self._rows(batch)]), self.subset)
+            if isinstance(model, Classifier):
+                return self._classified(progress, model, batch)
+            answers = model.answer(batch.prepared[self.asked.index(model)])
+            return {"judged": judged_rows(model, answers, batch.truths, progress.mapping), "answers": answers}
         except (Exception, SystemExit) as error:
             progress.error = reason_of(error)
             return None
 
-    def _keep(self, progress: ModelPass, batch: Batch, scores: Scores) -> None:
+    def _classified(self, progress: ModelPass, model: Classifier, batch: Batch) -> Values:
+        crops = batch.crops[self._geometry(progress)]
+        count, short = len(crops), self.size - len(crops)
+        if self.device == "cuda" and short > 0:
+            # One shape for every batch: other pictures never change a prediction.
+            crops = torch.cat([crops, crops.new_zeros(short, *crops.shape[1:])])
+        whole = max(1, len(crops))
+        logits, fitting = shrinking(functools.partial(model.classify, crops), min(whole, progress.most or whole))
+        logits = logits[:count]
+        answers = progress.mapping.apply(logits)
+        if fitting < whole:
+            progress.most = fitting
+        if batch.index == 0:
+            progress.first = logits.clone()
+        return dict(score(logits, answers, torch.from_numpy(self.labels[self._rows(batch)]), self.subset))
+
+    def _geometry(self, progress: ModelPass) -> int:
+        assert progress.geometry is not None
+        return self.geometries.index(progress.geometry)
+
+    def _keep(self, progress: ModelPass, batch: Batch, scores: Values) -> None:
         """Store a batch's predictions; those of the first batches only after the contract check."""
         if progress.error is not None:
             return
-        values = {name: value.cpu().numpy() for name, value in scores.items()}
-        if not values["finite"].all():
-            rows = [row for row, fine in zip(self._rows(batch), values["finite"], strict=True) if not fine]
-            first = self.rows[rows[0]].sample_id
-            progress.error = (
-                f"{progress.model.name} returns NaN or infinite logits, first for {first} ({len(rows)} of a batch)"
-            )
-            return
+        values = scores
+        if isinstance(progress.model, Classifier):
+            values = {name: value.cpu().numpy() for name, value in scores.items()}
+            progress.error = self._not_finite(progress.model.name, batch, values["finite"])
+            if progress.error is not None:
+                return
         progress.held.append((batch, values))
         if batch.index < self.checked - 1:
             return
         if batch.index == self.checked - 1:
             self._check(progress)
         for held, answers in progress.held if progress.error is None else []:
-            rows = self._rows(held)
-            survives = held.survives[self.geometries.index(progress.geometry)]
-            table = make_table(progress.model.name, [self.rows[row] for row in rows], answers, survives, rows)
-            progress.parts.add(table, held.index, dict(held.unreadable))
+            rows, left_out = self._rows(held), dict(held.unreadable)
+            if isinstance(progress.model, Classifier):
+                pictures = [self.rows[row] for row in rows]
+                columns = classified_columns(pictures, answers, held.survives[self._geometry(progress)])
+            else:
+                judged = dict(zip(rows, answers["judged"], strict=True))
+                left_out |= {self.rows[row].sample_id: why for row, why in judged.items() if isinstance(why, str)}
+                rows = [row for row in rows if not isinstance(judged[row], str)]
+                pictures = [self.rows[row] for row in rows]
+                columns = {name: [judged[row].get(name) for row in rows] for name in SCHEMA.names}
+            table = make_table(progress.model.name, pictures, columns, rows)
+            progress.parts.add(table, held.index, left_out)
         progress.held = []
+
+    def _not_finite(self, model: str, batch: Batch, finite: np.ndarray) -> str | None:
+        rows = [row for row, fine in zip(self._rows(batch), finite, strict=True) if not fine]
+        if not rows:
+            return None
+        return (
+            f"{model} returns NaN or infinite logits, first for {self.rows[rows[0]].sample_id} ({len(rows)} of a batch)"
+        )
 
     def _check(self, progress: ModelPass) -> None:
         """Run the contract check on the held originals; a suspicion is written to a note next to the parts."""
         if "check" in progress.parts.notes():
             return
-        own = self.geometries.index(progress.geometry)
-        held = torch.cat([batch.crops[own] for batch, _ in progress.held])
         rows = [row for batch, _ in progress.held for row in self._rows(batch)]
+        try:
+            if isinstance(progress.model, Classifier):
+                grave, remarks = self._check_classifier(progress, progress.model, rows)
+            else:
+                grave, remarks = self._check_answers(progress, progress.model, rows)
+        except (Exception, SystemExit) as error:
+            progress.error = reason_of(error)
+            return
+        suspicion = "; ".join(grave) or None
+        progress.parts.write_note("check", {"originals": len(rows), "suspicion": suspicion, "remarks": remarks})
+
+    def _check_classifier(
+        self, progress: ModelPass, model: Classifier, rows: Sequence[int]
+    ) -> tuple[list[str], list[str]]:
+        own = self._geometry(progress)
+        held = torch.cat([batch.crops[own] for batch, _ in progress.held])
         answers, predicted = (
             np.concatenate([values[name] for _, values in progress.held]) for name in ("raw", "predicted")
         )
@@ -195,23 +238,25 @@ class Pass:
             return torch.from_numpy(np.stack([geometry.apply(read_picture(file)) for file in files]))
 
         first = torch.zeros(0) if progress.first is None else progress.first
-        try:
-            if len(first):
-                few = first[:REPEATED]
-                check_answers(progress.model, held[: len(few)], few, len(progress.held[0][0].kept))
-            grave, remarks = check_originals(
-                progress.model, progress.mapping, crops, self.labels[rows], answers, predicted, first
+        if len(first):
+            few = first[:REPEATED]
+            check_answers(model, held[: len(few)], few, len(progress.held[0][0].kept))
+        return check_originals(model, progress.mapping, crops, self.labels[rows], answers, predicted, first)
+
+    def _check_answers(self, progress: ModelPass, model: Answerer, rows: Sequence[int]) -> tuple[list[str], list[str]]:
+        judged = [row for _, values in progress.held for row in values["judged"]]
+        reasons = [row for row in judged if isinstance(row, str)]
+        if reasons and len(reasons) == len(judged):
+            raise UserError(
+                f"{model.name} cannot be asked about any of {len(judged)} originals: {reasons[0]}",
+                allowed="pictures with masks, of classes that the model has",
             )
-        except (Exception, SystemExit) as error:
-            progress.error = reason_of(error)
-            return
-        suspicion = "; ".join(grave) or None
-        progress.parts.write_note("check", {"originals": len(rows), "suspicion": suspicion, "remarks": remarks})
+        return [], []
 
     def _adapt(self, edit: str) -> None:
         """Adapt the model to one edit's pictures before they are classified; a short last batch is left out."""
         (progress,) = self.models
-        assert progress.model.adapt is not None
+        assert isinstance(progress.model, Classifier) and progress.model.adapt is not None
         indices = [index for index in range(len(self.plan)) if self._edit(index) == edit]
         whole = [index for index in indices if len(self.plan[index]) >= self.size / 2] or indices
         batches = (progress.model.from_pixels(batch.crops[0]) for batch in self.decoder.batches(whole))
@@ -292,22 +337,16 @@ def score(
     }
 
 
-def make_table(
-    model: str, rows: Sequence[Picture], scores: dict[str, np.ndarray], survives: np.ndarray, order: Sequence[int]
-) -> pa.Table:
-    """Return the predictions of one batch; `order` is each row's overall position, kept until the parts are merged."""
-    named = ("sample_id", "source_id", "file_name", "edit", "run", "label", "picture")
-    labels = [row.label for row in rows]
-    unknown = np.array([label is None for label in labels], bool)
-    truth = np.array([-1 if label is None else label for label in labels], np.int64)
+def classified_columns(rows: Sequence[Picture], scores: dict[str, np.ndarray], survives: np.ndarray) -> Values:
+    """Return the columns that depend on a classifier's scores; a value that is unknown is None."""
+    truth = np.array([-1 if row.label is None else row.label for row in rows], np.int64)
+    unknown = truth < 0
     masks = {
         **dict.fromkeys(("true_probability", "correct", "rank"), unknown),
         "object_survives": np.isnan(survives),
         "subset_correct": unknown | (scores["subset"] < 0),
     }
-    columns: dict[str, Any] = {
-        "model": [model] * len(rows),
-        **{name: [getattr(row, name) for row in rows] for name in named},
+    columns = {
         **{name: scores[name] for name in ("predicted", "probability", "true_probability", "energy")},
         "correct": scores["predicted"] == truth,
         "rank": scores["rank"].astype(np.int32),
@@ -315,13 +354,24 @@ def make_table(
         "top5_probabilities": scores["top_probabilities"].astype(np.float32).tolist(),
         "object_survives": survives.astype(np.float32),
         "subset_correct": scores["subset"] == truth,
+        "task": ["classify"] * len(rows),
     }
-    arrays = [
-        pa.array(columns[field.name], pa.string()).dictionary_encode()
-        if pa.types.is_dictionary(field.type)
-        else pa.array(columns[field.name], field.type, mask=masks.get(field.name))
-        for field in SCHEMA
-    ]
+    kinds = {name: SCHEMA.field(name).type for name in columns if name != "task"}
+    return columns | {name: pa.array(columns[name], kind, mask=masks.get(name)) for name, kind in kinds.items()}
+
+
+def make_table(model: str, rows: Sequence[Picture], columns: Values, order: Sequence[int]) -> pa.Table:
+    """Return the predictions of one batch; `order` is each row's overall position, kept until the parts are merged.
+
+    columns: those that depend on the model's answers; the others of the schema are empty.
+    """
+    named = ("sample_id", "source_id", "file_name", "edit", "run", "label", "picture")
+    values = columns | {"model": [model] * len(rows), **{name: [getattr(row, name) for row in rows] for name in named}}
+    arrays = []
+    for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True):
+        column = values.get(name, [None] * len(rows))
+        text = pa.types.is_dictionary(kind)
+        arrays.append(pa.array(column, pa.string()).dictionary_encode() if text else pa.array(column, kind))
     return pa.Table.from_arrays(arrays, schema=SCHEMA).append_column("order", pa.array(list(order), pa.int64()))
 
 

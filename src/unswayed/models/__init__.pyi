@@ -1,7 +1,12 @@
+from .answering import Answer as Answer
+from .answering import Answerer as Answerer
 from .classifier import Classifier as Classifier
 from .heads import fit_head as fit_head
 from .heat import HeatLayer as HeatLayer
+from .objects import Inputs as Inputs
+from .objects import ObjectModel as ObjectModel
 from .opening import list_models as list_models
+from .opening import open_any as open_any
 from .opening import open_model as open_model
 from .transforms import Transform as Transform
 from .wrappers import LogProbabilities as LogProbabilities

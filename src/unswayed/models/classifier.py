@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from unswayed.errors import UserError
 from unswayed.jobs.settings import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.specs import Spec, slug_of
+from unswayed.tasks import Task
 
 from .foreign_transforms import as_transform
 from .heat import HeatLayer, find_heat_layer
@@ -55,6 +56,7 @@ class Classifier:
     adapt: Callable[[Iterable[torch.Tensor]], None] | None = None
     wraps: tuple[Callable[[Classifier], Classifier], Classifier] | None = None
     fixed_hash: str | None = None
+    task: ClassVar[Task] = "classify"
 
     def __post_init__(self) -> None:
         device = choose_device(self.device)
@@ -195,6 +197,7 @@ class Classifier:
         """Everything that identifies this model, as JSON."""
         return {
             "model": self.name,
+            "task": self.task,
             "weights_sha256": self.weights_hash,
             "transform": self.transform.to_json(),
             "labels": self.labels.to_json(),

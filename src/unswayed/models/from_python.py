@@ -1,7 +1,7 @@
 """`python:FILE.py:function` or `python:package.module:function`: a user's own model.
 
-The function takes no arguments and returns `Classifier(module, transform, labels)`. The file is run as code: the user
-names it on the command line.
+The function takes no arguments and returns `Classifier(module, transform, labels)`, or a model of another task, such as
+`ObjectModel(find, labels)`. The file is run as code: the user names it on the command line.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import sha256
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 
+from .answering import Answerer
 from .classifier import Classifier
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from .opening import Model
+
 # Modules that users' files have imported from their own folder: name -> folder and digest of the content.
 _stamps: dict[str, str] = {}
 
 
-def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
-    """The classifier that the named function returns, on the requested device and in the requested precision."""
+def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Model:
+    """The model that the named function returns; a classifier on the requested device, in the requested precision."""
     code, colon, name = spec.name.rpartition(":")
     if not colon:
         raise UserError(f"{spec} names no function", allowed="python:FILE.py:function or python:module:function")
@@ -48,12 +51,16 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | Non
             raise unknown(f"function in {code}", name, public)
         with _blamed(f"{name}() of {code} failed"):
             model = function()
-    if not isinstance(model, Classifier):
+    if not isinstance(model, Classifier | Answerer) or not is_dataclass(model):
         raise UserError(
             f"{name}() of {code} returned a {type(model).__name__}",
-            allowed="unswayed.models.Classifier(module, transform, labels)",
+            allowed="unswayed.models.Classifier(module, transform, labels) or ObjectModel(find, labels)",
         )
     origin = {**model.origin, "function": spec.name, "code_sha256": _code_hash(module, path)}
+    if not isinstance(model, Classifier):
+        spec.check_options()
+        changed: Any = replace(model, name=str(spec), origin=origin)
+        return cast(Answerer, changed)
     layer = spec.options.get("layer", model.layer)
     device, precision = (where.get(key) or getattr(model, key) for key in ("device", "precision"))
     return replace(model, name=str(spec), origin=origin, layer=layer, device=device, precision=precision)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +53,15 @@ class LabelMapping:
         ]
         return torch.stack(columns, 1)
 
+    def target_of(self, index: int) -> int:
+        """The benchmark's class that one of the model's means; -1 if it means none of them, or more than one."""
+        return self._targets.get(index, -1)
+
+    @functools.cached_property
+    def _targets(self) -> dict[int, int]:
+        claims = Counter(index for group in self.members for index in group)
+        return {index: at for at, group in enumerate(self.members) for index in group if claims[index] == 1}
+
     def to_json(self) -> dict[str, object]:
         used = sum(len(group) for group in self.members)
         counts = {"model_classes": self.classes, "used": used, "answers": len(self.target.classes)}
@@ -77,15 +87,40 @@ def map_labels(
     members = _by_groups(model, target, groups) if groups else _by_names(model, target)
     missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
     if missing:
-        raise UserError(
-            f"the model's label space {model.name!r} ({len(model)} classes, as {_some(model.classes)}) has no "
-            f"counterpart for {len(missing)} of the benchmark's classes: {_some(missing)}",
-            allowed="a model whose classes have the benchmark's names or WNIDs; or ?labels=FILE with the names in the "
-            "order of the model's outputs; or --groups FILE with {class: [the model's classes]}",
-        )
+        raise _no_counterpart(model, missing)
     used = {index for group in members for index in group}
     kind = "groups" if any(len(group) > 1 for group in members) else "subset" if len(used) < len(model) else "names"
     return LabelMapping(target, tuple(members), len(model), kind)
+
+
+def map_objects(
+    model: LabelSpace, target: LabelSpace, needed: Iterable[int], groups: Groups | None = None
+) -> LabelMapping:
+    """The same mapping for a model that is asked about objects, or in words: one of its classes may mean several of the
+    benchmark's, and pictures of classes that it does not have are not counted; refused if it has none of `needed`.
+    """
+    if model == target:
+        return map_labels(model, target, needed)
+    if groups is not None:
+        _check_groups(model, target, groups)
+    named = {} if groups is None else {plain(name): group for name, group in groups.items()}
+    members = _by_names(model, target)
+    for index, name in enumerate(target.classes):
+        if plain(name) in named:
+            members[index] = tuple(model.index(label) for label in named[plain(name)])
+    missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
+    if missing and not any(members[index] for index in needed):
+        raise _no_counterpart(model, missing)
+    return LabelMapping(target, tuple(members), len(model), "objects")
+
+
+def _no_counterpart(model: LabelSpace, missing: Sequence[str]) -> UserError:
+    return UserError(
+        f"the model's label space {model.name!r} ({len(model)} classes, as {_some(model.classes)}) has no "
+        f"counterpart for {len(missing)} of the benchmark's classes: {_some(missing)}",
+        allowed="a model whose classes have the benchmark's names or WNIDs; or ?labels=FILE with the names in the "
+        "order of the model's outputs; or --groups FILE with {class: [the model's classes]}",
+    )
 
 
 def labels_from(

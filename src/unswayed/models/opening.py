@@ -8,7 +8,7 @@ import os
 import pkgutil
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from unswayed.errors import UserError, check_known, reason_of
 from unswayed.files.downloads import quick_hub
@@ -24,10 +24,12 @@ from .transforms import TRANSFORM
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from .answering import Answerer
     from .classifier import Classifier
 
+Model: TypeAlias = "Classifier | Answerer"
 # What opens the models of a source: called with the spec, the classes of a zero-shot model, device and precision.
-Opener: TypeAlias = "Callable[..., Classifier]"
+Opener: TypeAlias = "Callable[..., Model]"
 Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 
 # Facts of a source. transform: its models come with their transform; for any other the user states it. hub: it asks
@@ -148,6 +150,24 @@ def open_model(
     >>> open_model("lite:0", device="cpu").transform.crop
     224
     """
+    model = open_any(name, device=device, precision=precision, labels=labels, trust=trust)
+    if model.task != "classify":
+        raise UserError(
+            f"{model.name} is no classifier: its task is `{model.task}`",
+            allowed="a classifier; `evaluate`, `analyze`, `check` and `report` take models of every task",
+        )
+    return cast("Classifier", model)
+
+
+def open_any(
+    name: str,
+    *,
+    device: str | None = None,
+    precision: str | None = None,
+    labels: LabelSpace | None = None,
+    trust: bool = True,
+) -> Model:
+    """The model with that name, whatever its task; the arguments are those of `open_model`."""
     if not trust:
         refuse_untrusted(name)
     alias, text = split_alias(name)
@@ -155,15 +175,19 @@ def open_model(
     load = MODELS.load(spec.kind)
     hub = MODELS.part(spec.kind).facts.get("hub")
     with quick_hub(spec.name if hub == "folder" else None) if hub else contextlib.nullcontext():
-        model = load(spec.without_wrappers(), labels, device=device, precision=precision)
+        model: Any = load(spec.without_wrappers(), labels, device=device, precision=precision)
     if spec.wrappers:
+        if model.task != "classify":
+            raise UserError(f"+{spec.wrappers[0]} is for classifiers, and the task of {spec} is `{model.task}`")
         # A wrapped model is identified by the weights inside: as the guide of an attack it is the same model.
         weights = model.weights_hash
         for wrapper in spec.wrappers:
             model = WRAPPERS.load(wrapper)(model)
         model = replace(model, name=str(spec), fixed_hash=weights)
-    # Nobody else uses this network, so it can stay ready; that of a caller is returned to its state after every use.
-    model.module.eval().requires_grad_(False)
+    if model.task == "classify":
+        # Nobody else uses this network, so it can stay ready; that of a caller is returned to its state after every
+        # use.
+        model.module.eval().requires_grad_(False)
     return model if alias is None else replace(model, name=alias, origin={**model.origin, "spec": text})
 
 
@@ -294,20 +318,22 @@ def describe_sources() -> dict[str, str]:
 
 
 def describe_model(spec: str) -> dict[str, object]:
-    """One model's card, its transform also in words, and the layer of its heat maps."""
-    model = open_model(spec, device="cpu")
+    """One model's card, its transform also in words, and the layer of a classifier's heat maps."""
+    model: Any = open_any(spec, device="cpu")
     card = model.card()
-    try:
-        layer: object = model.heat_layer.to_json()
-    except Exception as error:  # of the network itself, which may not take pictures of the stated size
-        layer = error.given if isinstance(error, UserError) else reason_of(error)
-    return {
+    classifies = model.task == "classify"
+    described = {
         "model": card["model"],
-        "in words": str(model.transform),
+        "task": model.task,
+        **({"in words": str(model.transform)} if classifies else {}),
         "transform": card["transform"],
         "labels": f"{model.labels.name}, {len(model.labels)} classes: {', '.join(model.labels.classes[:3])} …",
-        "heat layer": layer,
-        "parameters": sum(parameter.numel() for parameter in model.module.parameters()),
-        "weights": card["weights_sha256"],
-        **({"origin": card["origin"]} if card["origin"] else {}),
     }
+    if classifies:
+        try:
+            described["heat layer"] = model.heat_layer.to_json()
+        except Exception as error:  # of the network itself, which may not take pictures of the stated size
+            described["heat layer"] = error.given if isinstance(error, UserError) else reason_of(error)
+        described["parameters"] = sum(parameter.numel() for parameter in model.module.parameters())
+    origin = {"origin": card["origin"]} if card["origin"] else {}
+    return {**described, "weights": card["weights_sha256"], **origin}

@@ -185,6 +185,11 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     return cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
 
 
+def run_lengths(mask: np.ndarray) -> str:
+    """A mask (H, W) bool as COCO's compressed run lengths, which `run_length_mask` reads."""
+    return str(coco.encode(np.asfortranarray(mask, np.uint8))["counts"], "ascii")
+
+
 def run_length_mask(counts: str | bytes | Sequence[int], high: int, wide: int) -> np.ndarray:
     """The mask of COCO's run lengths, as numbers or as a compressed string: (high, wide) float32 of zeros and ones."""
     if isinstance(counts, str | bytes):

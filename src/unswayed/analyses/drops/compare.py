@@ -13,7 +13,7 @@ import polars as pl
 from unswayed.choices import check_choice, one_line, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
-from unswayed.evaluation.model_cards import KEYS, warn_of_suspicions
+from unswayed.evaluation.model_cards import KEYS, tasks_in, warn_of_suspicions
 from unswayed.evaluation.predictions import (
     Predictions,
     columns_of,
@@ -23,6 +23,7 @@ from unswayed.evaluation.predictions import (
     model_names,
     read_cards,
 )
+from unswayed.tasks import require_one_task
 
 from .. import Row, schema
 from ..settings import CompareSettings
@@ -82,6 +83,7 @@ def compare_all(predictions: Predictions, models: Sequence[str] | None, settings
     if len(chosen) < 2:
         raise UserError(f"there is only the model {', '.join(chosen)} to compare", allowed="two or more models")
     facts = read_facts(predictions, models=chosen, common=settings.common)
+    require_one_task(tasks_in(facts.cards, chosen).items())
     answers = common_predictions(predictions, chosen) if settings.common else predictions
     by_model = {name: with_original(name, rows) for name, rows in each_model(answers, models=chosen)}
     pairs = [

@@ -26,9 +26,11 @@ from unswayed.evaluation.facts import (
     chosen_edits,
     read_facts,
 )
+from unswayed.evaluation.model_cards import tasks_in
 from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model, polars_table
 from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet
+from unswayed.tasks import require_one_task
 
 from .. import Row
 from ..statistics.certainty import covering_zero
@@ -289,6 +291,7 @@ def dropped_accuracy_of_groups(
     sums: dict[str, Outcomes] = {}
     members: Counter[str] = Counter()
     known = []
+    require_one_task(tasks_in(facts.cards).items(), "averaged")
     for outcomes in each_outcomes(predictions):
         known.append(outcomes.model)
         if any(facts.is_white_box(outcomes.model, edit) for edit in outcomes.edits):

@@ -12,7 +12,7 @@ import polars as pl
 
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, chosen_edits
-from unswayed.evaluation.model_cards import KEYS, PICTURE, require_same_benchmark
+from unswayed.evaluation.model_cards import KEYS, PICTURE, require_same_benchmark, tasks_in
 from unswayed.evaluation.predictions import (
     COLUMNS,
     Predictions,
@@ -22,6 +22,7 @@ from unswayed.evaluation.predictions import (
     read_cards,
     shared_pictures,
 )
+from unswayed.tasks import require_one_task
 
 from .. import Row, schema
 from ..statistics.certainty import corrected, covering_zero
@@ -132,6 +133,7 @@ def read_pair(
 ) -> tuple[Outcomes, Outcomes]:
     """Return two models' outcomes; different benchmarks are refused unless only common pictures are used."""
     sides, pair = ((predictions, first), (other, second)), []
+    require_one_task((model, tasks_in(read_cards(stored), [model])[model]) for stored, model in sides)
     for stored, model in sides:
         columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(stored) else [])]
         pair += [rows for _, rows in each_model(stored, columns, models=[model])]

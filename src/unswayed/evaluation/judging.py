@@ -1,0 +1,207 @@
+"""Judging answers: what a model found or said about a picture, against what is known about its object, as a row.
+
+The object's box and mask, and those of the other objects, are those of the edited picture itself, exact to the pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from unswayed.errors import UserError
+from unswayed.models.answering import Answer, Answerer
+from unswayed.models.label_mapping import LabelMapping
+from unswayed.sources.coco import run_length_mask, run_lengths
+from unswayed.sources.objects import Box, OtherObject, box_of, read_objects
+from unswayed.tasks import OVERLAP, Task
+
+NOTHING = -1  # the predicted class where nothing, or nothing that the benchmark has a class for, was found
+MOST_BOXES = 100  # of a picture that are stored, as COCO's evaluation counts them
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What is known about a picture: the class of its object, its mask (H, W) bool, and the other objects."""
+
+    label: int | None
+    mask: np.ndarray | None
+    others: tuple[OtherObject, ...] = ()
+
+    @staticmethod
+    def read(label: int | None, mask: np.ndarray | None, objects: str | None, where: str) -> Truth:
+        """mask: (H, W) in [0, 1]; objects: the other objects as the manifest's JSON text."""
+        return Truth(label, None if mask is None else mask > 0.5, read_objects(objects, where))
+
+    @cached_property
+    def box(self) -> Box | None:
+        """The object's box; None if there is no mask, or nothing of the object is visible."""
+        return None if self.mask is None else box_of(self.mask)
+
+    def alike(self, mapping: LabelMapping) -> list[OtherObject]:
+        """The other objects that the model calls by the same class as the object."""
+        own = () if self.label is None else mapping.members[self.label]
+        return [other for other in self.others if other.label is not None and mapping.members[other.label] == own]
+
+
+def box_overlaps(boxes: np.ndarray, other: Sequence[float]) -> np.ndarray:
+    """(n,) IoU of boxes (n, 4), left, top, right, bottom, with one other.
+
+    >>> box_overlaps(np.array([[0, 0, 2, 2], [4, 4, 5, 5]]), (0, 0, 2, 1)).tolist()
+    [0.5, 0.0]
+    """
+    boxes, single = np.asarray(boxes, np.float64).reshape(-1, 4), np.asarray(other, np.float64)
+    shared = np.minimum(boxes[:, 2:], single[2:]) - np.maximum(boxes[:, :2], single[:2])
+    inside = np.prod(np.maximum(shared, 0), axis=1)
+    whole = np.prod(np.maximum(boxes[:, 2:] - boxes[:, :2], 0), axis=1) + np.prod(
+        np.maximum(single[2:] - single[:2], 0)
+    )
+    return inside / np.maximum(whole - inside, 1e-9)
+
+
+def mask_overlap(one: np.ndarray, two: np.ndarray) -> float:
+    """The IoU of two masks (H, W) bool; 0 if both are empty."""
+    return float((one & two).sum() / max(1, (one | two).sum()))
+
+
+def judged_rows(
+    model: Answerer, answers: Sequence[Answer], truths: Sequence[Truth], mapping: LabelMapping
+) -> list[Columns | str]:
+    """The columns of each picture's row that depend on the model's answer, where columns that do not apply are missing;
+    or why the question has no right answer. `predicted` is the label if and only if the answer is right.
+    """
+    rows: list[Columns | str] = []
+    for answer, truth in zip(answers, truths, strict=True):
+        unasked = _unasked(model.task, truth, mapping)
+        rows.append(
+            unasked or {"task": model.task, **_JUDGES[model.task](answer, truth, mapping, model), **answer.more}
+        )
+    return rows
+
+
+def _unasked(task: Task, truth: Truth, mapping: LabelMapping) -> str | None:
+    if truth.label is not None and not mapping.members[truth.label]:
+        return f"the model has no class for {mapping.target.classes[truth.label]!r}"
+    if task == "answer":
+        return None
+    if truth.label is None:
+        return "the class of the object is unknown"
+    return None if truth.box is not None else "there is no mask" if truth.mask is None else "the object is hidden"
+
+
+def _text(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
+    """`answer`: right if the class that the text means is the object's."""
+    said = [mapping.target_of(int(index)) for index in answer.classes]
+    predicted = said[0] if said else NOTHING
+    scores = dict(zip(reversed(said), reversed(answer.scores.tolist()), strict=True))
+    return {
+        "predicted": predicted,
+        "probability": _number(scores.get(predicted)),
+        "true_probability": None if not scores or truth.label is None else _number(scores.get(truth.label)),
+        "correct": None if truth.label is None else predicted == truth.label,
+        "found_class": model.labels.classes[int(answer.classes[0])] if said else None,
+        "answer_text": answer.text,
+        "outcome": answer.outcome,
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or np.isnan(value) else float(value)
+
+
+def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
+    """`detect`: found if a box of the right class, not better placed on another object of it, overlaps the object's."""
+    boxes = np.zeros((0, 4), np.float32) if answer.boxes is None else np.asarray(answer.boxes, np.float32)
+    order = np.argsort(-answer.scores, kind="stable")[:MOST_BOXES]
+    boxes, scores, classes = boxes[order], answer.scores[order], answer.classes[order]
+    stored = {
+        "boxes": boxes.ravel().tolist(),
+        "box_scores": scores.tolist(),
+        "box_classes": [mapping.target_of(int(index)) for index in classes],
+    }
+    assert truth.box is not None and truth.label is not None
+    overlaps, sure = box_overlaps(boxes, truth.box), scores >= answer.threshold
+    right = np.isin(classes, mapping.members[truth.label]) & sure
+    match = _matched(boxes, np.flatnonzero(right), truth, mapping)
+    instead = np.flatnonzero(~right & sure & (overlaps >= OVERLAP))
+    chosen = match if match is not None else int(instead[0]) if len(instead) else None
+    return {
+        "predicted": _predicted(chosen, match, classes, truth.label, mapping),
+        "probability": 0.0 if chosen is None else float(scores[chosen]),
+        "true_probability": 0.0 if match is None else float(scores[match]),
+        "correct": match is not None,
+        "iou": float(overlaps[match] if match is not None else overlaps[right].max(initial=0)),
+        "box": None if chosen is None else boxes[chosen].tolist(),
+        "found_class": None if chosen is None else model.labels.classes[int(classes[chosen])],
+        **stored,
+    }
+
+
+def _matched(boxes: np.ndarray, right: np.ndarray, truth: Truth, mapping: LabelMapping) -> int | None:
+    """The box that COCO's matching gives to the object: each box, the most certain first, takes the free object of its
+    class that it overlaps most."""
+    assert truth.box is not None and truth.label is not None
+    objects = [truth.box, *(other.box for other in truth.alike(mapping))]
+    overlaps = np.stack([box_overlaps(boxes, box) for box in objects], 1)
+    for number in right:
+        best = int(overlaps[number].argmax())
+        if overlaps[number, best] >= OVERLAP:
+            if best == 0:
+                return int(number)
+            overlaps[:, best] = -1
+    return None
+
+
+def _predicted(chosen: int | None, match: int | None, classes: np.ndarray, label: int, mapping: LabelMapping) -> int:
+    if match is not None:
+        return label
+    other = NOTHING if chosen is None else mapping.target_of(int(classes[chosen]))
+    return NOTHING if other == label else other
+
+
+def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
+    """`segment`: found if the mask of the right class overlaps the object's; of a mask that covers all objects of its
+    class, what lies on the others is left out."""
+    assert truth.mask is not None and truth.label is not None
+    masks = np.zeros((0, *truth.mask.shape), bool) if answer.masks is None else np.asarray(answer.masks, bool)
+    if masks.shape[1:] != truth.mask.shape:
+        raise UserError(
+            f"{model.name} returns masks of {masks.shape[1:]} for a picture of {truth.mask.shape}",
+            allowed="masks (n, H, W) of the picture's size",
+        )
+    if answer.merged:
+        taken = np.zeros_like(truth.mask)
+        for other in truth.alike(mapping):
+            taken |= run_length_mask(other.mask, *taken.shape) > 0
+        masks = masks & ~(taken & ~truth.mask)
+    overlaps = np.array([mask_overlap(mask, truth.mask) for mask in masks])
+    sure = answer.scores >= answer.threshold
+    right = np.isin(answer.classes, mapping.members[truth.label]) & sure
+    best = int(np.where(right, overlaps, -1).argmax()) if right.any() else None
+    match = best if best is not None and overlaps[best] >= OVERLAP else None
+    instead = np.where(~right & sure, overlaps, -1)
+    chosen = match
+    if match is None and len(instead) and instead.max() >= OVERLAP:
+        chosen = int(instead.argmax())
+    shown = chosen if chosen is not None else best
+    return {
+        "predicted": _predicted(chosen, match, answer.classes, truth.label, mapping),
+        "probability": 0.0 if chosen is None else _number(float(answer.scores[chosen])),
+        "true_probability": 0.0 if match is None else _number(float(answer.scores[match])),
+        "correct": match is not None,
+        "iou": 0.0 if best is None else float(overlaps[best]),
+        "box": None if shown is None else box_of(masks[shown]),
+        "mask": None if shown is None else run_lengths(masks[shown]),
+        "found_class": None if chosen is None else model.labels.classes[int(answer.classes[chosen])],
+    }
+
+
+_JUDGES: Mapping[Task, Callable[[Answer, Truth, LabelMapping, Answerer], Columns]] = {
+    "answer": _text,
+    "detect": _boxes,
+    "segment": _masks,
+}

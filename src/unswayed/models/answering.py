@@ -1,0 +1,84 @@
+"""Models that are no network of logits: what `evaluate` needs of any model under test, and what such a model answers.
+
+A detector, a segmenter and a vision-language model are `Answerer`s: each prepares pictures in its own way, and returns
+an `Answer` for each of them. A `Classifier` has the same identity, but returns logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from unswayed.labels import LabelSpace
+from unswayed.tasks import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a model says about one picture, the most certain first.
+
+    classes: (n,) int, of the objects that it finds or of what it calls the object, in the model's label space; for
+    `answer`, empty if its text means none of them. scores: (n,) in [0, 1], NaN where the model states none. boxes:
+    (n, 4) float, left, top, right, bottom in pixels of the picture. masks: (n, H, W) bool of the picture's size.
+    merged: whether a mask covers all objects of its class, as that of a semantic segmenter does. threshold: the least
+    score of what counts as found. text, outcome: what a vision-language model wrote, and what became of the question
+    (`answered`, `unmatched`, `refused`, `timeout`, `truncated`, …). more: further columns of `model_cards.SCHEMA`, such
+    as `tokens`.
+    """
+
+    classes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    scores: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    boxes: np.ndarray | None = None
+    masks: np.ndarray | None = None
+    merged: bool = False
+    threshold: float = 0.0
+    text: str | None = None
+    outcome: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TestedModel(Protocol):
+    """What identifies a model under test, whatever its task: a `Classifier` or an `Answerer`."""
+
+    @property
+    def task(self) -> Task: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> LabelSpace: ...
+    @property
+    def device(self) -> str | None: ...
+    @property
+    def precision(self) -> str | None: ...
+    @property
+    def origin(self) -> Mapping[str, Any]: ...
+    @property
+    def adapt(self) -> Callable[..., None] | None: ...
+    @property
+    def spec(self) -> str: ...
+    @property
+    def slug(self) -> str: ...
+    @property
+    def weights_hash(self) -> str: ...
+    @property
+    def answers_hash(self) -> str: ...
+    @property
+    def nbytes(self) -> int: ...
+    def card(self) -> dict[str, Any]: ...
+
+
+@runtime_checkable
+class Answerer(TestedModel, Protocol):
+    """A model that answers about whole pictures; its preprocessing belongs to it.
+
+    `card()["transform"]` states the preprocessing, and `origin["settings"]` all else that determines the answers.
+    """
+
+    def prepare(self, image: np.ndarray) -> Any:
+        """What `answer` takes, of a picture (H, W, 3) uint8 RGB; called in threads that decode, so it is quick."""
+
+    def answer(self, prepared: Sequence[Any]) -> list[Answer]:
+        """One answer for each prepared picture; a picture's answer does not depend on the others."""
