@@ -13,8 +13,7 @@ from unswayed.edits.composition import Impossible, Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering import RenderSettings, open_renderer
-from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Refused, Rendered
+from unswayed.rendering.layers import Backgrounds, Refused, Rendered
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source

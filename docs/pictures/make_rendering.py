@@ -14,8 +14,7 @@ from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering import RenderSettings, open_renderer
-from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Rendered
+from unswayed.rendering.layers import Backgrounds, Rendered
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source

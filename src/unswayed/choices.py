@@ -27,6 +27,7 @@ Convention = Literal["default", "released"]
 ClassColumn = Literal["label", "predicted"]
 WideMeasure = Literal["drop", "accuracy"]
 Draw = Literal["worst", "even"]
+LeftOut = Literal["doubted"]
 TableFormat = Literal["table", "csv", "json", "markdown", "latex"]
 
 
@@ -57,6 +58,7 @@ class Option:
         return help.replace("{values}", ", ".join(f"`{value}`" for value in self.all_values()))
 
 
+LEAVE_OUT = Option("Leave out photographs whose masks are doubted: a warning, or a low confidence.")
 # Not a list of choices: a machine may have any number of GPUs.
 DEVICE = Option(
     "Where networks run [default: the first GPU, otherwise the CPU].",

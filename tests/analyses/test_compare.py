@@ -146,7 +146,8 @@ def test_all_pairs_share_one_correction():
 
 def test_the_verdict_never_contradicts_the_comparison(tmp_path):
     """An average is a family of its own: its interval, its p-value, `compare` and the report's sentence agree."""
-    from unswayed.views.report.findings import find
+    from unswayed.views.report.findings import Findings
+    from unswayed.views.report.settings import ReportSettings
     from unswayed.views.report.verdict import verdict
 
     seen = set()
@@ -161,7 +162,7 @@ def test_the_verdict_never_contradicts_the_comparison(tmp_path):
             for name, world in worlds.items()
         }
         there = folder(tmp_path / str(seed), answered)
-        findings = find(there, flips=1, resamples=200)
+        findings = Findings(there, ReportSettings(flips=1, resamples=200))
         one, two = findings.models[0], findings.models[-1]
         average = compare(there, one, two, resamples=200).filter(edit="average").row(0, named=True)
         shown = "drops less" in average["verdict"]

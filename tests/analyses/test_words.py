@@ -9,7 +9,7 @@ import pytest
 
 from command_line import run_cli
 from report_world import make_benchmark, make_predictions
-from unswayed.analyses.words import edit_words, verdict_line
+from unswayed.analyses.drops.drop import verdict_line
 from unswayed.edits import all_edits
 from unswayed.edits.recipes import RECIPES, open_recipe
 from unswayed.evaluation.facts import Facts
@@ -28,7 +28,7 @@ def drops(**effects: tuple[float, bool]) -> pl.DataFrame:
 @pytest.mark.parametrize("recipe", list(RECIPES))
 def test_every_edit_of_a_recipe_has_words_of_its_own(recipe: str) -> None:
     edits = [item.name for item in open_recipe(recipe).items]
-    words = edit_words(edits, Facts())
+    words = Facts().words(edits)
     assert len(set(words.values())) == len(edits)
     assert not any("0." in text or "_" in text for text in words.values())
 

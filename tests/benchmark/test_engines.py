@@ -10,7 +10,7 @@ import torch
 
 from deadly_source import load_or_die
 from unswayed.benchmark import BuildSettings, build, verify
-from unswayed.benchmark.card import standing
+from unswayed.benchmark.plan import standing
 from unswayed.benchmark.rows import LOCK
 from unswayed.errors import UserError
 from unswayed.files.locks import alone

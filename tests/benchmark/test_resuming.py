@@ -13,7 +13,7 @@ import pytest
 
 from command_line import PROGRAM
 from unswayed.benchmark import BuildSettings, build, verify
-from unswayed.benchmark.card import standing
+from unswayed.benchmark.plan import standing
 from unswayed.errors import UserError
 
 

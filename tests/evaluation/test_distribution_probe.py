@@ -69,8 +69,9 @@ def test_noise_is_called_out_and_a_careful_edit_in(results, noise):
 
 def test_the_tables_lie_where_the_report_looks(results, edited, tmp_path):
     from unswayed.views.report.extras import distribution_section
-    from unswayed.views.report.findings import find
+    from unswayed.views.report.findings import Findings
     from unswayed.views.report.section import drawing
+    from unswayed.views.report.settings import ReportSettings
 
     folder, _, _ = results
     assert {path.stem for path in folder.glob("*.csv")} == {
@@ -78,7 +79,7 @@ def test_the_tables_lie_where_the_report_looks(results, edited, tmp_path):
     }  # fmt: skip
     assert outcome("evaluate", edited, "-m", "lite:0", "-o", tmp_path / "p")[0] == 0
     with drawing("distribution"):
-        page = str(distribution_section(folder, find(tmp_path / "p", flips=1)).body)
+        page = str(distribution_section(folder, Findings(tmp_path / "p", ReportSettings(flips=1))).body)
     assert "reinsertion stays in the distribution" in page and "<svg" in page
 
 

@@ -22,7 +22,8 @@ from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
 from unswayed.sources import open_source
 from unswayed.views.report.extras import sensitivity_section
-from unswayed.views.report.findings import find
+from unswayed.views.report.findings import Findings
+from unswayed.views.report.settings import ReportSettings
 
 CODE = """
 from dataclasses import replace
@@ -89,7 +90,7 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     pl.DataFrame({**rows, "label": [0], "predicted": [0], "probability": [0.9], "correct": [True]}).write_parquet(
         tmp_path / "p/m.parquet"
     )
-    assert "label order" in str(sensitivity_section(out, find(tmp_path / "p")).body)
+    assert "label order" in str(sensitivity_section(out, Findings(tmp_path / "p", ReportSettings())).body)
     # A later run of another model into the same folder still says it, since the model stays in the tables.
     again = run_study("sample", ["other=lite:0"], out, SETTINGS, limit=2)
     assert len(again.remarks) == 1

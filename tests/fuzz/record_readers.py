@@ -94,7 +94,8 @@ def edit_records() -> Reader:
 
 
 def benchmark_card() -> Reader:
-    from unswayed.benchmark.card import decisive, read_card
+    from unswayed.benchmark.plan import decisive
+    from unswayed.benchmark.rows import read_card
     from unswayed.evaluation.facts import _classes, _is_official, _listed
     from unswayed.evaluation.inputs import guides_of
     from unswayed.files.records import differences

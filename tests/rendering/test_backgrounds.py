@@ -11,7 +11,7 @@ from unswayed.edits.background import stripes
 from unswayed.edits.composition import Composition, Drawn, Original, Picture, Removed
 from unswayed.edits.geometry import resized
 from unswayed.errors import BadPicture
-from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Backgrounds
 from unswayed.rendering.removal import open_removal
 
 

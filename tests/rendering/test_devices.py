@@ -6,8 +6,8 @@ import torch
 from command_line import refused
 from gaussian_network import gaussian
 from unswayed.errors import UserError
+from unswayed.jobs import choose_device
 from unswayed.jobs.resources import is_out_of_memory, shrinking
-from unswayed.jobs.settings import choose_device
 from unswayed.rendering.networks.loading import choose_batch_size, choose_precision, out_of_memory
 
 

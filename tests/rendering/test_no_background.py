@@ -14,7 +14,7 @@ from unswayed.edits.composition import Composition, Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
-from unswayed.rendering.backgrounds import Backgrounds
+from unswayed.rendering.layers import Backgrounds
 from unswayed.rendering.photograph import Request, chain_of, compose
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene

@@ -7,8 +7,7 @@ from sample_scenes import SAMPLE, sample_scene
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
-from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Layers, Paste, Refused, Rendered, composite, feathered
+from unswayed.rendering.layers import Backgrounds, Layers, Paste, Refused, Rendered, composite, feathered
 from unswayed.rendering.removal import open_removal
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())

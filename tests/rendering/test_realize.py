@@ -11,8 +11,7 @@ from unswayed.edits.composition import Composition, Drawn, Impossible
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import own_colors, realize
 from unswayed.edits.recipes import open_recipe
-from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Layers
+from unswayed.rendering.layers import Backgrounds, Layers
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene
 

@@ -24,6 +24,7 @@ FLIP_COLUMNS = (*_NEEDED, *_WANTED)
 # An object counts as cut off if the model's crop contains less than this share of its pixels.
 CUT = 0.5
 _OF_ONE_PHOTOGRAPH = 2
+_HARDEST = 12  # flips of an edit from which the worst is taken
 
 
 @dataclass(frozen=True)
@@ -72,13 +73,15 @@ class Flips:
     in the control already), near (flips within the superclass), confidence and calibration_error (in [0, 1]), seen
     (pictures whose object is known), cut (of those, cut off by the model's own crop) and cut_flips (of those, flips);
     answers: one row per true class and wrong answer with flips and control_wrong; probabilities: by model and edit, the
-    mean probability of the true class, if the predictions contain it.
+    mean probability of the true class, if the predictions contain it; worst: of each edit, the flip whose true class
+    lost most, if there is one a flip whose control is right, so that the change is to blame.
     """
 
     shown: tuple[Flip, ...]
     counts: pl.DataFrame
     answers: pl.DataFrame
     probabilities: dict[tuple[str, str], float]
+    worst: dict[str, Flip]
 
     @property
     def total(self) -> int:
@@ -113,6 +116,7 @@ def find_flips(
     pairs: list[pl.DataFrame] = []
     lost: dict[tuple[str, str], list[Flip]] = {}
     back: list[Flip] = []
+    hardest: dict[str, list[Flip]] = {}
     probabilities: dict[tuple[str, str], float] = {}
     for model, rows in each_model(predictions, columns):
         paired = _paired(rows, facts)
@@ -127,6 +131,8 @@ def find_flips(
         paired = paired.filter(~pl.col("is_control"))  # a control is beside its edit's flip, and no flip of its own
         flips = paired.filter("flip")
         for (edit,), part in flips.group_by("edit", maintain_order=True):
+            most = [_flip(row, superclass) for row in _worst(part, _HARDEST).iter_rows(named=True)]
+            hardest.setdefault(str(edit), []).extend(most)
             if draw == "even":
                 chosen = sorted(part["sample_id"].to_list(), key=lambda name: _draw(seed, model, name))[:limit]
                 part = part.filter(pl.col("sample_id").is_in(chosen))
@@ -136,7 +142,11 @@ def find_flips(
     every = [flip for flips in lost.values() for flip in flips]
     chosen = _evenly(lost, limit) if draw == "even" else _spread_over_photographs(every, limit)
     answers = pl.concat(pairs).group_by("label", "predicted").sum().sort("flips", "label", "predicted", descending=True)
-    return Flips((*chosen, *_spread_over_photographs(back, gained)), pl.concat(counts), answers, probabilities)
+    worst = {
+        edit: min(_spread_over_photographs(flips, _HARDEST), key=lambda flip: flip.control_correct is False)
+        for edit, flips in hardest.items()
+    }
+    return Flips((*chosen, *_spread_over_photographs(back, gained)), pl.concat(counts), answers, probabilities, worst)
 
 
 def worst_flips(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from unswayed.choices import Option
+from unswayed.choices import LEAVE_OUT, LeftOut, Option
 from unswayed.errors import UserError
 
 from . import ANALYSES, tables_help
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from unswayed.evaluation.predictions import Predictions
 
 Condition = Literal["measured", "human"]
-LeftOut = Literal["doubted"]
-LEAVE_OUT = Option("Leave out photographs whose masks are doubted: a warning, or a low confidence.")
 COMMON = Option("If the models' benchmarks differ, use only the pictures they share.", flags=("--common",))
 COMMON_OF_TWO = Option("If the benchmarks differ, compare only the pictures they share.", flags=("--common",))
 MODELS = Option("Only this model; may be repeated.", flags=("--model", "-m"))

@@ -22,14 +22,12 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.processes import preload, start_server
 from unswayed.jobs.scheduling import Here
 from unswayed.masks.checks import exchanged_masks, mask_record, origins_of, warning_summary
-from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import Renderer
+from unswayed.rendering.layers import Removal, Renderer
 from unswayed.rendering.settings import RENDERER_OPTIONS, removal_of
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
-from .card import Card, labels_hash, only_run, record_facts, settle_card
-from .plan import Plan
+from .plan import Plan, labels_hash, only_run, record_facts, settle_card
 from .quality import is_invalid, write_mask_sheet
 from .render import (
     NetworkBuilder,
@@ -49,6 +47,7 @@ from .rows import (
     OK,
     ORIGINAL_EDIT,
     SOURCE_EDIT,
+    Card,
     counts,
     finished_sources,
     read_rows,

@@ -14,8 +14,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, local_copy
 from unswayed.labels import LabelSpace
 
-from .card import Card, read_card
-from .rows import OK, Row, read_manifest, row_of
+from .rows import OK, Card, Row, read_card, read_manifest, row_of
 
 if TYPE_CHECKING:
     import pandas

@@ -27,8 +27,8 @@ from unswayed.sources.labeled import files_below, folders_below, label_lines, li
 from unswayed.sources.pictures import SUFFIXES, check_picture
 from unswayed.sources.source import unique_slugs
 
-from .card import ids_hash, labels_hash, record_facts, settle_card
 from .datasets_folder import Imported, import_published, is_published
+from .plan import ids_hash, labels_hash, record_facts, settle_card
 from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, template_row, write_manifest
 from .settings import ImportSettings
 

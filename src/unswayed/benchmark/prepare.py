@@ -22,8 +22,7 @@ from unswayed.files.downloads import place_of
 from unswayed.labels import imagenet
 from unswayed.masks import open_segmenter
 from unswayed.masks.checks import is_unusable, mask_warnings
-from unswayed.rendering.backgrounds import Backgrounds, Removal
-from unswayed.rendering.layers import Layers, no_network, png
+from unswayed.rendering.layers import Backgrounds, Layers, Removal, no_network, png
 from unswayed.rendering.removal import lendable
 from unswayed.rendering.settings import removal_of
 from unswayed.scene import Scene, frame

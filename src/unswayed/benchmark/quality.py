@@ -16,8 +16,7 @@ from unswayed.edits.geometry import box, outline, resized
 from unswayed.files.whole import write_bytes
 from unswayed.masks import Segmenter
 from unswayed.masks.checks import is_unusable
-from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.layers import Backgrounds, Layers, Refused, Rendered
 from unswayed.rendering.removal import generous
 from unswayed.scene import MaskOrigin, Scene
 

@@ -21,16 +21,23 @@ from unswayed.edits.recipes import Start
 from unswayed.files.storage import upload
 from unswayed.files.whole import PART, explained, open_beside
 from unswayed.jobs import Outcome, run_tasks
-from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import NetworkRenderer, Refused, Rendered, Renderer, mask_levels, png, written_rate
+from unswayed.rendering.layers import (
+    NetworkRenderer,
+    Refused,
+    Removal,
+    Rendered,
+    Renderer,
+    mask_levels,
+    png,
+    written_rate,
+)
 from unswayed.rendering.settings import removal_of
 
-from .card import Card
 from .measures import background_measures
 from .plan import Plan
 from .prepare import Preparation, PreparedPicture
 from .quality import is_invalid, judged, left_out
-from .rows import FAILED, MASKS, Row, counts, picture_path, write_rows
+from .rows import FAILED, MASKS, Card, Row, counts, picture_path, write_rows
 from .serving import Address, Client, Service, render_safely
 
 # A temporary file, and the path next to it that it gets when it is settled.

@@ -1,4 +1,4 @@
-"""What a benchmark's folder holds: its files by name, a row per picture, the manifest, and people's reviews."""
+"""What a benchmark's folder holds: its files by name, its card, a row per picture, the manifest, and reviews."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from unswayed.choices import check_choice
 from unswayed.errors import CannotWrite, UserError
 from unswayed.files.locks import alone
-from unswayed.files.records import checked, checked_rows, read_object
+from unswayed.files.records import checked, checked_rows, read_object, require_fields
 from unswayed.files.tables import Column, Kind, read_checked
 from unswayed.files.whole import flat_record, parquet_columns, parse_json, write_bytes, write_records
 
@@ -296,3 +296,28 @@ def add_review(root: Path, review: Review) -> None:
         others = [other for other in read_reviews(root) if (other.sample_id, other.rater) != key]
         columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
         write_records(root / REVIEWS, columns, map(asdict, [*others, review]))
+
+
+Card = dict[str, Any]
+_KINDS = {
+    "labels": dict[str, Any],
+    "source": dict[str, Any] | None,
+    "recipe": dict[str, Any] | str | None,
+    "runs": int | None,
+    "grown": list[dict[str, Any]] | None,
+}
+
+
+def read_card(root: Path) -> Card:
+    """Return the card of the benchmark in `root`; raises UserError if there is none."""
+    if not (root / CARD).is_file():
+        state = "does not exist" if not root.exists() else f"contains no {CARD}"
+        raise UserError(f"{root} is not a benchmark: it {state}", run="unswayed build SOURCE -o BENCH")
+    card = read_object(root / CARD, _KINDS, run="unswayed build SOURCE -o BENCH")
+    if isinstance(card.get("recipe"), dict):
+        require_fields(card["recipe"], {"edits": list[Any] | None}, f"{root / CARD}, recipe")
+        for number, item in enumerate(card["recipe"].get("edits") or (), 1):
+            require_fields(
+                item, {"name": str, "parameters": dict[str, Any] | None}, f"{root / CARD}, edit {number} of the recipe"
+            )
+    return card

@@ -29,8 +29,7 @@ from unswayed.edits.layers import Layers, composite
 from unswayed.errors import UserError, reason_of
 from unswayed.jobs import Outcome
 from unswayed.jobs.scheduling import counting_waits
-from unswayed.rendering.backgrounds import Removal
-from unswayed.rendering.layers import NetworkRenderer, Refused, Rendered, Renderer
+from unswayed.rendering.layers import NetworkRenderer, Refused, Removal, Rendered, Renderer
 
 from .rows import FAILED
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from unswayed.choices import Option, Quality, check_choice
 from unswayed.errors import UserError
-from unswayed.jobs.settings import EngineSettings
+from unswayed.jobs import EngineSettings
 from unswayed.rendering.settings import RenderSettings, check_range
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from unswayed.files.whole import MOST_PICTURE, hash_files, read_file
 from unswayed.rendering.layers import written_rate
 from unswayed.sources.pictures import pixels_of
 
-from .card import labels_hash
 from .folder import Benchmark
+from .plan import labels_hash
 from .rows import (
     FAILED,
     MANIFEST,

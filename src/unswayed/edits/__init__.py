@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from unswayed.errors import UserError
@@ -68,8 +69,23 @@ def edit_named_in(text: str) -> type[Edit] | None:
 
 @functools.cache
 def _named_in(text: str, path: tuple[str, ...]) -> type[Edit] | None:
-    names = [name for name in EDITS if re.match(rf"{re.escape(name)}(?=[-+]|$)", text)]
-    return EDITS.load(max(names, key=len)) if names else None
+    names = "|".join(map(re.escape, sorted(EDITS, key=len, reverse=True)))
+    named = re.match(rf"({names})(?=[-+]|$)", text)
+    return EDITS.load(named[1]) if named else None
+
+
+def words_of(chains: Mapping[str, Sequence[Edit]]) -> dict[str, str]:
+    """What a stranger would call each of these items; those that would be called the same have longer names."""
+    short = {
+        name: " and ".join(part.words(len(chain) > 1) for part in chain) or name.replace("-", " ")
+        for name, chain in chains.items()
+    }
+    long = {name: ", ".join(part.words() for part in chain) for name, chain in chains.items()}
+    counts, long_counts = Counter(short.values()), Counter(long.values())
+    return {
+        name: words if counts[words] == 1 else long[name] if long_counts[long[name]] == 1 else name
+        for name, words in short.items()
+    }
 
 
 def make_edit(name: str, **parameters: Any) -> Edit:

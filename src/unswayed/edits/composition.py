@@ -122,6 +122,10 @@ class Composition:
         return Composition(framed.id, framed.image, framed.mask, framed.label)
 
 
+# (image (S, S, 3) uint8, mask (S, S) float, seed, label or None) -> the image without its object
+Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
+
+
 @dataclass(frozen=True)
 class Pool:
     """The other scenes of the source, for edits that use them: ids in source order, framed scenes on demand."""

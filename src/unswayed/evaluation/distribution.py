@@ -19,11 +19,10 @@ import pyarrow as pa
 from unswayed.benchmark.measures import background_amplitude, glcm_measures
 from unswayed.errors import UserError
 from unswayed.files.whole import canonical, sha256
-from unswayed.jobs import EngineSettings
+from unswayed.jobs import EngineSettings, device_at
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import copies
-from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Share
 from unswayed.labels import LabelSpace
 from unswayed.sources.labeled import pictures_below

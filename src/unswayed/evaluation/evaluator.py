@@ -19,9 +19,9 @@ import torch
 from unswayed.errors import UserError, reason_of
 from unswayed.files.records import versions
 from unswayed.files.whole import hash_values, read_json
+from unswayed.jobs import device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
-from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Journal, Reply, Share
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash

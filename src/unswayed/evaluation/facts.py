@@ -14,9 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from unswayed.benchmark.card import read_card
-from unswayed.benchmark.rows import CARD, MANIFEST, read_manifest
-from unswayed.edits import all_edits, edit_from, edit_named_in
+from unswayed.benchmark.rows import CARD, MANIFEST, read_card, read_manifest
+from unswayed.edits import all_edits, edit_from, edit_named_in, words_of
 from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
@@ -234,10 +233,28 @@ class Facts:
     def attributes(self, edit: str) -> tuple[str, ...]:
         """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
         or else the edit whose name its name begins with."""
-        item = named_item(edit)
-        chain = self.chains.get(edit) or (() if item is None else item.chain)
         declared = edit_named_in(edit)
-        return tuple(edit.name for edit in chain) or (() if declared is None else (declared.name,))
+        return tuple(edit.name for edit in self._chain(edit)) or (() if declared is None else (declared.name,))
+
+    def _chain(self, edit: str) -> tuple[Edit, ...]:
+        item = None if edit in self.chains else named_item(edit)
+        return self.chains.get(edit, () if item is None else item.chain)
+
+    def words(self, edits: Iterable[str]) -> dict[str, str]:
+        """Return what a stranger would call each edit; edits that would be called the same have longer names.
+
+        >>> list(Facts().words(["size-0.05", "direction-small", "background-random"]).values())
+        ['object size 5 %', 'small and turned', 'random background']
+        """
+        return words_of({edit: self._chain(edit) for edit in edits})
+
+    def changed(self, edits: Iterable[str]) -> dict[str, str]:
+        """Return what each edit changes: an attribute, or for several at once the edit's words."""
+        words = self.words(edits)
+        for edit, named in zip(words, map(edit_named_in, words), strict=True):
+            if named is not None and len(self._chain(edit)) <= 1:
+                words[edit] = named.name
+        return words
 
     def is_white_box(self, model: str, edit: str) -> bool:
         guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)

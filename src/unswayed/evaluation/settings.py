@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from unswayed.choices import DEVICE, ClassColumn, Convention, Frame, Option, Precision, TransformName, check_choice
 from unswayed.errors import UserError
-from unswayed.jobs.settings import EngineSettings
+from unswayed.jobs import EngineSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,10 +24,9 @@ from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
 from unswayed.files.records import read_object
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import remove_file, write_bytes, write_json
-from unswayed.jobs import EngineSettings
+from unswayed.jobs import EngineSettings, device_at
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies, one_thread, shrinking
-from unswayed.jobs.settings import device_at
 from unswayed.jobs.table_job import Share
 from unswayed.masks.checks import doubted_masks
 from unswayed.models.training_photographs import training_overlap

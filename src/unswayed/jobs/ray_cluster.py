@@ -18,9 +18,9 @@ from typing import Any
 from unswayed.errors import UserError, first_line
 from unswayed.files.storage import copies_folder
 
+from . import EngineSettings
 from .processes import ONE_THREAD
 from .scheduling import Message, serve
-from .settings import EngineSettings
 
 # Seconds after which a run ends if none of its actors could be placed on a machine.
 PATIENCE = 300.0

@@ -20,10 +20,9 @@ from unswayed.files.locks import Lock
 from unswayed.files.storage import refresh
 from unswayed.files.whole import read_json, remove_file, write_json
 
-from . import engine_of, run_tasks
+from . import EngineSettings, engine_of, run_tasks, shard_of
 from .monitor import Monitor
 from .scheduling import Outcome
-from .settings import EngineSettings, shard_of
 
 MOST_POISONED = 20  # items of one share that may end the process that reads them
 SHARES_EACH = 4  # for each worker process, so that none waits long for the last one

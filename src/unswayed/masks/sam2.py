@@ -14,7 +14,7 @@ import numpy as np
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import place_of
-from unswayed.jobs.settings import device_at
+from unswayed.jobs import device_at
 from unswayed.models.opening import open_model
 from unswayed.models.runtime import open_session
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD

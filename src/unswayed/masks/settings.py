@@ -7,7 +7,7 @@ from typing import Annotated
 
 from unswayed.choices import Option
 from unswayed.errors import UserError
-from unswayed.jobs.settings import EngineSettings
+from unswayed.jobs import EngineSettings
 
 from . import SEGMENTERS, Box
 

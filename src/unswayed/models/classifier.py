@@ -15,7 +15,7 @@ from torch import nn
 
 from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError
-from unswayed.jobs.settings import choose_device
+from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.specs import Spec, slug_of
 from unswayed.tasks import Task

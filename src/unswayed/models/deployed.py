@@ -29,7 +29,7 @@ from torch import nn
 from unswayed.errors import UserError, check_known, first_line, missing_extra
 from unswayed.files.records import read_object
 from unswayed.files.whole import sha256, write_bytes, write_json
-from unswayed.jobs.settings import choose_device
+from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 

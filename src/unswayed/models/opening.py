@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from unswayed.errors import UserError, check_known, reason_of
 from unswayed.files.downloads import quick_hub
 from unswayed.files.records import read_object
+from unswayed.jobs import ENGINES, EngineSettings
 from unswayed.jobs.processes import start_server
-from unswayed.jobs.settings import ENGINES, EngineSettings
 from unswayed.labels import LabelSpace
 from unswayed.registry import Part, Registry
 from unswayed.specs import Spec, split_alias

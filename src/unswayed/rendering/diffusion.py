@@ -20,8 +20,8 @@ from torch import Tensor
 
 from unswayed.choices import GuidanceName, Precision, SamplerName, check_choice
 from unswayed.errors import UserError
+from unswayed.jobs import choose_device
 from unswayed.jobs.resources import Threads, one_thread, shrinking
-from unswayed.jobs.settings import choose_device
 
 from .layers import Layers, Refused, Rendered, composite
 from .networks import Network, loading

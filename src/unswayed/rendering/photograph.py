@@ -37,8 +37,7 @@ from unswayed.sources import SOURCES, Source, open_source
 from unswayed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
 from unswayed.sources.source import slug
 
-from .backgrounds import Backgrounds, Removal
-from .layers import Layers, Refused, Rendered, Renderer, mask_levels, png, written_rate
+from .layers import Backgrounds, Layers, Refused, Removal, Rendered, Renderer, mask_levels, png, written_rate
 from .removal import lendable
 from .settings import RENDERER_OPTIONS, RenderSettings, guide_of, open_renderer, removal_of
 

@@ -25,7 +25,7 @@ from unswayed.jobs.resources import prefetch
 from unswayed.masks.checks import is_unusable
 from unswayed.models.transforms import Transform
 from unswayed.models.wrappers import corners
-from unswayed.rendering.backgrounds import removed_object
+from unswayed.rendering.layers import removed_object
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
 from unswayed.sources import Source

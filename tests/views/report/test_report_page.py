@@ -20,9 +20,10 @@ from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
 from unswayed.scene import LOOK_BELOW
-from unswayed.views.report.findings import find
+from unswayed.views.report.findings import Findings
 from unswayed.views.report.page import write_report
 from unswayed.views.report.section import drawing
+from unswayed.views.report.settings import ReportSettings
 from unswayed.views.report.verdict import verdict
 from unswayed.views.text import interval, joined, points, tag
 
@@ -72,7 +73,7 @@ def test_nothing_is_loaded_from_elsewhere(page: str) -> None:
 
 
 def test_every_number_of_the_table_is_that_of_the_analysis(world: Path, page: str) -> None:
-    drops = find(world / "predictions").drops
+    drops = Findings(world / "predictions", ReportSettings()).drops
     for row in drops.filter(pl.col("kind") == "edit").iter_rows(named=True):
         cells = (f"{row['n']:,}", points(100 * row["accuracy"]), points(row["drop"]), interval(row["low"], row["high"]))
         cells += (points(row["net_drop"]), interval(row["net_low"], row["net_high"]))
@@ -83,7 +84,7 @@ def test_every_number_of_the_table_is_that_of_the_analysis(world: Path, page: st
 
 
 def test_white_box_control_and_crop_are_said(world: Path, page: str) -> None:
-    found = find(world / "predictions")
+    found = Findings(world / "predictions", ReportSettings())
     table = page[page.index('<table id="drops-table"') :].partition("</table>")[0]
     rows = re.findall(r'<tr data-model="(.*?)" data-edit="(.*?)">(.*?)</tr>', table, flags=re.S)
     marks = {
@@ -117,7 +118,10 @@ def test_assets_hold_every_figure_three_times_and_every_table(world: Path, page:
     for figure in ("drops", "drops-narrow", "curve-size"):
         assert {f"{figure}.png", f"{figure}.svg", f"{figure}.pdf"} <= names
     assert {"drops.csv", "averages.csv", "curves.csv", "fits.csv", "groups.csv", "flips.csv", "answers.csv"} <= names
-    assert pl.read_csv(world / "assets" / "drops.csv").height == find(world / "predictions").drops.height
+    assert (
+        pl.read_csv(world / "assets" / "drops.csv").height
+        == Findings(world / "predictions", ReportSettings()).drops.height
+    )
 
 
 def test_automatic_masks_are_reported_in_how_it_was_made(tmp_path: Path) -> None:
@@ -148,7 +152,7 @@ def test_the_same_predictions_give_the_same_bytes(world: Path, page: str) -> Non
 
 
 def test_the_verdict_names_attributes_losses_the_worst_edit_and_n(world: Path) -> None:
-    line, losses, hurts, sure, ranked = verdict(find(world / "predictions"))
+    line, losses, hurts, sure, ranked = verdict(Findings(world / "predictions", ReportSettings()))
     assert all(f"{attribute}: " in line or f"{attribute}, " in line for attribute in ("size", "background"))
     assert "40 photographs can show large effects only" in line
     assert "40 photographs" in losses
@@ -160,7 +164,7 @@ def test_the_verdict_names_attributes_losses_the_worst_edit_and_n(world: Path) -
 def test_a_large_n_is_not_called_small(tmp_path: Path) -> None:
     bench = make_benchmark(tmp_path / "bench", 600, ["a", "b"], pictures=0)
     make_predictions(tmp_path / "predictions", bench, ["one", "two"], ["a", "b"])
-    said = " ".join(verdict(find(tmp_path / "predictions")))
+    said = " ".join(verdict(Findings(tmp_path / "predictions", ReportSettings())))
     assert "small" not in said
     assert "large effects only" not in said
     assert re.search(r"\d+ of 8 net drops are beyond chance", said)
@@ -180,7 +184,7 @@ def test_each_file_of_predictions_is_read_at_most_twice(world: Path, monkeypatch
     monkeypatch.setattr(parquet, "ParquetFile", counted(parquet.ParquetFile))
     for name in ("read_parquet", "scan_parquet"):
         monkeypatch.setattr(pl, name, counted(getattr(pl, name)))
-    find(world / "predictions", resamples=20)
+    Findings(world / "predictions", ReportSettings(resamples=20))
     files = [str(path) for path in (world / "predictions").glob("*.parquet")]
     assert len(files) > 1
     assert all(1 <= opened[path] <= 2 for path in files), opened

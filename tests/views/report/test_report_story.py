@@ -16,10 +16,11 @@ from report_world import make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
 from unswayed.files.whole import sha256
 from unswayed.views.report.extras import sensitivity_section
-from unswayed.views.report.findings import find
+from unswayed.views.report.findings import Findings
 from unswayed.views.report.page import write_report
 from unswayed.views.report.pictures import Album
 from unswayed.views.report.section import COLORS, drawing
+from unswayed.views.report.settings import ReportSettings
 from unswayed.views.report.verdict import first_screen, hurts_most, ranking, verdict
 
 
@@ -43,7 +44,7 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     for model in rates:
         rows = pl.DataFrame([row for row in frames if row["model"] == model])
         rows.write_parquet(folder / f"{model}.parquet")
-    found = find(folder)
+    found = Findings(folder, ReportSettings())
     raw = dict(found.drops.filter(edit="average").select("model", "drop").iter_rows())
     assert raw["harmless"] > raw["fragile"]
     assert found.models == ["harmless", "fragile"]
@@ -66,7 +67,7 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     ).write_parquet(bench / "manifest.parquet")
     path = folder / "model00.parquet"
     pl.read_parquet(path).filter(~control).write_parquet(path)
-    said = verdict(find(folder))[1]
+    said = verdict(Findings(folder, ReportSettings()))[1]
     assert "raw drop, because the control inversion could not be made: needs a diffusion network)" in said
 
 
@@ -90,7 +91,7 @@ def test_the_worst_edit_is_compared_with_the_next(
     ]  # fmt: skip
     (tmp_path / "p").mkdir()
     pl.DataFrame(rows).write_parquet(tmp_path / "p" / "m.parquet")
-    found = find(tmp_path / "p")
+    found = Findings(tmp_path / "p", ReportSettings())
     sure = hurts_most(found)[1]
     assert sure.answer == "Yes"
     assert "the next, object size 10 % " in sure.reason
@@ -106,7 +107,7 @@ def test_the_worst_edit_is_compared_with_the_next(
 def test_a_flip_names_its_blame(world: Path) -> None:
     rows = pl.concat([pl.read_parquet(path) for path in (world / "predictions").glob("*.parquet")])
     right = {(r["model"], r["sample_id"]): r["correct"] for r in rows.iter_rows(named=True)}
-    found = find(world / "predictions", flips=40, draw="worst")
+    found = Findings(world / "predictions", ReportSettings(flips=40, draw="worst"))
     lost, gained = ([flip for flip in found.flips.shown if flip.gained is kind] for kind in (False, True))
     assert lost and gained
     for flip in lost:
@@ -190,13 +191,16 @@ def test_models_have_one_color_in_every_section(world: Path, tmp_path: Path) -> 
     """The sections colored models by their own order, so that a model changed its color within one report."""
     folder = tmp_path / "sensitivity"
     folder.mkdir()
-    order = [*reversed(find(world / "predictions").models), "another"]  # not the order of the report
+    order = [
+        *reversed(Findings(world / "predictions", ReportSettings()).models),
+        "another",
+    ]  # not the order of the report
     pl.DataFrame([
         {"model": model, "norm": "linf", "level": level, "n": 8, "accuracy_foreground": 0.5,
          "accuracy_background": 0.75, "rfs": 0.3, "rfs_low": -0.1, "rfs_high": 0.6}
         for model in order for level in (30.0, 60.0)
     ]).write_csv(folder / "rfs.csv")  # fmt: skip
-    found = find(world / "predictions")
+    found = Findings(world / "predictions", ReportSettings())
     with drawing("test"):
         figure = sensitivity_section(folder, found).figures["sensitivity"]
         handles, labels = figure.axes[1].get_legend_handles_labels()
@@ -230,7 +234,7 @@ def test_a_path_is_shown_by_its_shortest_unique_end(tmp_path: Path) -> None:
     bench = make_benchmark(tmp_path / "bench", 6, ["a", "b"], pictures=0)
     models = ["python:/home/ann/steady/model.py:build", "python:/home/ann/shaky/model.py:build", "onnx:/x/net.onnx"]
     make_predictions(tmp_path / "predictions", bench, models, ["a", "b"])
-    found = find(tmp_path / "predictions", resamples=20)
+    found = Findings(tmp_path / "predictions", ReportSettings(resamples=20))
     assert sorted(found.models) == ["net.onnx", "shaky/model.py:build", "steady/model.py:build"]
     assert sorted(map(found.spec, found.models)) == sorted(models), "the full names are shown on hover"
 
@@ -243,7 +247,7 @@ def test_flips_are_drawn_evenly_over_models_and_edits(tmp_path: Path) -> None:
         rows = pl.read_parquet(path)
         sure, unsure = (0.99, 0.01) if rows["model"][0] == "loud" else (0.4, 0.3)
         rows.with_columns(true_probability=pl.when("correct").then(sure).otherwise(unsure)).write_parquet(path)
-    found = find(folder, flips=16, resamples=20)
+    found = Findings(folder, ReportSettings(flips=16, resamples=20))
     lost = [flip for flip in found.flips.shown if not flip.gained]
     assert lost[0] == found.worst_flip
     counts = Counter(flip.model for flip in lost[1:])
@@ -252,7 +256,7 @@ def test_flips_are_drawn_evenly_over_models_and_edits(tmp_path: Path) -> None:
 
 
 def test_certainty_has_one_voice_on_the_first_screen(world: Path) -> None:
-    found = find(world / "predictions")
+    found = Findings(world / "predictions", ReportSettings())
     page = str(first_screen(found, Album(None, None)))
     cells = re.findall(r'data-model="(\w+)" data-edit="([\w.-]+)"[^>]*?class="([\w -]+)"', page)
     certain = {(row["model"], row["edit"]): row["certain"] for row in found.drops.iter_rows(named=True)}
@@ -275,13 +279,13 @@ def test_every_table_of_the_page_can_be_saved_as_csv(page: str, world: Path) -> 
     files = dict(re.findall(r'<a download="([\w-]+\.csv)" href="data:text/csv;base64,([^"]+)"', page))
     assert {"drops.csv", "answers.csv", "mistakes.csv", "groups.csv", "averages.csv", "flips.csv"} <= set(files)
     drops = pl.read_csv(base64.b64decode(files["drops.csv"]))
-    assert drops.height == find(world / "predictions").drops.height
+    assert drops.height == Findings(world / "predictions", ReportSettings()).drops.height
 
 
 def test_the_cost_of_framing_is_paired(tmp_path: Path) -> None:
     bench = make_benchmark(tmp_path / "bench", 60, ["a", "b"], edits=("source", "original", "size-0.05"), pictures=0)
     make_predictions(tmp_path / "predictions", bench, ["one"], ["a", "b"])
-    found = find(tmp_path / "predictions").framing.row(0, named=True)
+    found = Findings(tmp_path / "predictions", ReportSettings()).framing.row(0, named=True)
     assert found["n"] == 60
     assert found["drop"] == pytest.approx(100 * (found["source"] - found["original"]))
     assert found["low"] < found["drop"] < found["high"]

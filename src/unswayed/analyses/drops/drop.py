@@ -27,7 +27,10 @@ from .. import Row, schema
 from ..statistics.certainty import certain_rows, covering_zero, is_certain
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .groups import class_names, dropped_accuracy_by, superclass_of
-from .outcomes import POINTS, each_outcomes, finish, lattice_of, model_rows, outcomes_of
+from .outcomes import POINTS, TOO_FEW_TO_RANK, each_outcomes, finish, lattice_of, model_rows, outcomes_of
+from .sweeps import find_sweeps
+
+NO_EFFECT = "no effect shown"
 
 
 def dropped_accuracy(
@@ -271,6 +274,47 @@ def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
     chosen = [pl.when(net).then(f"net_{name}").otherwise(name).alias(effect) for effect, name in pairs.items()]
     drops = drops.with_columns(*chosen, raw=~net & pl.col("kind").is_in(["edit", AVERAGE]))
     return drops.with_columns(certain=certain_rows("effect_low", "effect_high", "effect_p"))
+
+
+def verdict_line(drops: pl.DataFrame, facts: Facts | None = None) -> str:
+    """Return what was found about each attribute in one line, the worst first.
+
+    `small and turned: costs 43 points; size: fails below 6 %; background: no effect shown`. An effect is shown if it is
+    certain for at least one model (`statistics.certainty`); the points are the mean over the models for which it is.
+
+    drops: of `dropped_accuracy`; results of a model that the edit attacks do not count.
+    """
+    facts = facts or Facts()
+    drops = drops if "certain" in drops.columns else with_effect(drops)
+    rows = drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box")).drop_nulls("effect")
+    if rows.is_empty():
+        return "no edited pictures, so there is no drop"
+    attributes = facts.changed(rows["edit"].unique(maintain_order=True))
+    said: dict[str, list[str]] = {}
+    ordered = rows.with_columns(attribute=pl.col("edit").replace_strict(attributes))
+    worst = ordered.group_by("attribute").agg(pl.col("effect").max()).sort("effect", "attribute", descending=True)
+    for attribute in worst["attribute"]:
+        said.setdefault(_found(ordered.filter(attribute=attribute), facts), []).append(attribute)
+    shown = [f"{', '.join(names)}: {finding}" for finding, names in said.items() if finding != NO_EFFECT]
+    none = [f"{', '.join(said[NO_EFFECT])}: {NO_EFFECT}"] if NO_EFFECT in said else []
+    n = max(rows["n"])
+    few = f" ({n} photograph{'s' * (n != 1)} can show large effects only)" if n < TOO_FEW_TO_RANK else ""
+    return "; ".join([*shown, *none]) + few
+
+
+def _found(rows: pl.DataFrame, facts: Facts) -> str:
+    """Return what is certain about the edits of one attribute."""
+    certain = rows.filter(pl.col("certain") & (pl.col("effect") > 0))
+    if certain.is_empty():
+        return NO_EFFECT
+    models, all_models = certain["model"].n_unique(), rows["model"].n_unique()
+    of = "" if models == all_models else f" ({models} of {all_models} models)"
+    means = dict(certain.group_by("edit").agg(pl.col("effect").mean()).iter_rows())
+    sweeps = find_sweeps(rows["edit"].unique().to_list(), facts)
+    if len(sweeps) == 1 and (limit := sweeps[0].fails(means)):
+        return f"fails {limit}{of}"
+    most = max(means.values())
+    return f"costs {'up to ' if rows['edit'].n_unique() > 1 else ''}{most:.0f} point{'s' * (round(most) != 1)}{of}"
 
 
 def differs(table: pl.DataFrame) -> bool:

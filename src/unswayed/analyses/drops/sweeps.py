@@ -11,6 +11,8 @@ from typing import Any, Unpack
 import numpy as np
 import polars as pl
 
+from unswayed.edits import edit_named_in
+from unswayed.edits.edit import allowed
 from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, each_model
 
@@ -19,6 +21,7 @@ from ..statistics.certainty import corrected
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .outcomes import POINTS, Outcomes, each_outcomes, lattice_of, need_original, outcomes_of
 
+FAILS = 10.0  # points: an attribute fails at the levels that cost more
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
 
 
@@ -55,6 +58,30 @@ class Sweep:
             name: float(np.exp(value) if self.is_log else value) if first <= value <= last else None
             for name, value in zip(names, values, strict=True)
         }
+
+    def fails(self, costs: Mapping[str, float]) -> str:
+        """Return from which level on the attribute costs more than `FAILS` points; empty if no level does."""
+        points = np.array([costs.get(edit, 0.0) for edit in self.edits])
+        below = points[0] >= points[-1]  # whether small levels are the hard ones
+        axis = self.axis()
+        if below:
+            points, axis = points[::-1], axis[::-1]
+        points = np.maximum.accumulate(points)
+        if points[-1] <= FAILS:
+            return ""
+        side = "below" if below else "above"
+        if points[0] > FAILS:
+            return f"at {self._level(float(axis[0]))} and {side}"
+        return f"{side} {self._level(float(np.interp(FAILS, points, axis)))}"
+
+    def _level(self, at: float) -> str:
+        """Return a level with its unit; shares in percent."""
+        level = float(np.exp(at)) if self.is_log else at
+        edit = edit_named_in(self.attribute)
+        unit = "" if edit is None else getattr(allowed(edit, edit.axis), "unit", "")
+        if unit.startswith("of the "):
+            return f"{100 * level:.2g} %"
+        return f"{level:.2g} {unit.partition(' of ')[0]}".strip()
 
 
 def find_sweeps(edits: list[str], facts: Facts) -> list[Sweep]:

@@ -12,14 +12,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unswayed.edits.composition import Impossible
+from unswayed.edits.composition import Impossible, Removal
 from unswayed.edits.geometry import resized
 from unswayed.errors import BadPicture, UserError
 from unswayed.registry import Part, Registry
 from unswayed.scene import Scene
 
-# (image (S, S, 3) uint8, mask (S, S) float, seed, label or None) -> the image without its object
-Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
 # A part is called with the detail of a spec `name:detail`, if there is one, and with `device=` if its declaration says
 # so, and returns the removal, which has a `name`.
 REMOVALS = Registry[Callable[..., Removal]](

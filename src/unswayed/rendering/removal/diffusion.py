@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from unswayed.errors import BadPicture, UserError
+from unswayed.jobs import choose_device
 from unswayed.jobs.resources import shrinking
-from unswayed.jobs.settings import choose_device
 
 from ..networks import TIMESTEPS, Network
 from ..networks.loading import PRECISIONS, choose_precision, load_network, loading_onto_device, out_of_memory

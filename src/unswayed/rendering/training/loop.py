@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from unswayed.errors import UserError
-from unswayed.jobs.settings import choose_device
+from unswayed.jobs import choose_device
 
 from ..networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
 from . import (

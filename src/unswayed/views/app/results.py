@@ -27,8 +27,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_fac
 from unswayed.evaluation.model_cards import sentences
 from unswayed.evaluation.predictions import in_memory, model_names
 from unswayed.files.whole import parse_json
-from unswayed.rendering.backgrounds import Backgrounds
-from unswayed.rendering.layers import Rendered
+from unswayed.rendering.layers import Backgrounds, Rendered
 from unswayed.rendering.photograph import Request
 from unswayed.scene import frame
 from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album, data_address

@@ -51,7 +51,7 @@ def _status(folder: Path) -> dict[str, Any]:
     beats = heartbeats(folder)
     runs = [{**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)} for beat in beats]
     if (folder / CARD).is_file():
-        from unswayed.benchmark.card import standing
+        from unswayed.benchmark.plan import standing
 
         return {**standing(folder).to_json(), "runs": runs}
     from unswayed.evaluation.predictions import model_standings

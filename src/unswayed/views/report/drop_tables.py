@@ -9,9 +9,8 @@ from pathlib import Path
 import polars as pl
 
 from unswayed.analyses import TableFacts, table_facts
-from unswayed.analyses.drops.drop import differs, with_effect
+from unswayed.analyses.drops.drop import differs, verdict_line, with_effect
 from unswayed.analyses.drops.sweeps import levels_found
-from unswayed.analyses.words import verdict_line
 from unswayed.choices import WideMeasure
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, read_facts

@@ -15,15 +15,14 @@ from unswayed.analyses.drops.drop import (
     drops_by_group,
     framing_cost,
     gap_between,
+    verdict_line,
     with_conditions,
     with_effect,
     with_published,
 )
 from unswayed.analyses.drops.sweeps import find_sweeps
-from unswayed.analyses.flips import FLIP_COLUMNS, Flip, find_flips
+from unswayed.analyses.flips import FLIP_COLUMNS, find_flips
 from unswayed.analyses.statistics.paired import IntervalSettings
-from unswayed.analyses.words import edit_words
-from unswayed.choices import takes
 from unswayed.edits import edit_named_in
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
@@ -74,13 +73,16 @@ class Findings:
         self.lead = gap_between(answers, first[0], first[1], facts, intervals) if len(first) > 1 else None
         self.groups = drops_by_group(answers, first, facts, intervals, LEAST_OF_GROUP)  # by superclass or class
         self.edits = [*first, *facts.sorted(controls)]
-        self.words = {AVERAGE: AVERAGE, ORIGINAL: ORIGINAL, **edit_words(self.edits, facts)}
-        self.worst_flip = _worst_flip(answers, first, facts) if settings.flips else None  # it leads the gallery
+        self.words = {AVERAGE: AVERAGE, ORIGINAL: ORIGINAL, **facts.words(self.edits)}
+        self.line = verdict_line(drops, facts)  # the verdict in one line
         drawn = find_flips(
             answers, settings.flips, settings.seed, facts=facts, draw=settings.draw, gained=settings.flips // 4
         )
+        # The worst flip of the worst edit that has one leads the gallery.
+        leading = [drawn.worst[edit] for edit in first if edit in drawn.worst][:1] if settings.flips else []
+        self.worst_flip = leading[0] if leading else None
         others = [flip for flip in drawn.shown if flip != self.worst_flip]
-        self.flips = replace(drawn, shown=(*([self.worst_flip] if self.worst_flip else []), *others))
+        self.flips = replace(drawn, shown=(*leading, *others))
         self.changes = self.flips.of_edits
         self.kinds = {**dict.fromkeys(controls, "control"), **dict.fromkeys(first, "edit")}
         self.averaged = averaged_edits(self.edits, facts)
@@ -115,12 +117,6 @@ class Findings:
         return str(card.get("spec") or card.get("model", model))
 
 
-@takes(ReportSettings)
-def find(predictions: str | Path, settings: ReportSettings) -> Findings:
-    """Return the findings of a folder of predictions."""
-    return Findings(predictions, settings)
-
-
 def _worst(drops: pl.DataFrame) -> pl.DataFrame:
     fair = drops.filter((pl.col("kind") == "edit") & ~pl.col("white_box"))
     if fair.is_empty():
@@ -135,19 +131,6 @@ def ranked(drops: pl.DataFrame) -> list[str]:
     averages = dict(drops.filter(pl.col("kind") == AVERAGE).select("model", "effect").iter_rows())
     names = drops["model"].unique().to_list()
     return sorted(names, key=lambda name: (name not in averages, averages.get(name, 0.0), name))
-
-
-def _worst_flip(answers: pl.DataFrame, edits: Sequence[str], facts: Facts) -> Flip | None:
-    """Return the flip of the worst edit that has one whose true class lost most; if there is one, a flip whose control
-    is right, so that the change is to blame."""
-    for edit in edits:
-        pictures = answers.filter(
-            pl.col("edit").cast(pl.String).is_in([ORIGINAL, edit, facts.control(edit) or ORIGINAL])
-        )
-        flips = find_flips(pictures, 12, facts=facts, draw="worst").shown
-        if flips:
-            return min(flips, key=lambda flip: flip.control_correct is False)
-    return None
 
 
 def _renamed(facts: Facts, answers: pl.DataFrame, given: Mapping[str, str]) -> tuple[Facts, pl.DataFrame]:

@@ -30,7 +30,7 @@ from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, tag
 
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
-from .findings import Findings, find
+from .findings import Findings
 from .gallery import Explain, as_script, explorer_section, gallery_section, heat_maps_of_flips, page_data, pictures_of
 from .pictures import Album
 from .section import Section, csv_files, drawing, paragraphs, render, write_assets
@@ -76,7 +76,7 @@ def write_report(
     show = progress or (lambda done, total, what: None)
     total = 3 + settings.heat_maps
     show(0, total, "numbers")
-    findings = find(predictions, settings)
+    findings = Findings(predictions, settings)
     album = Album(findings.facts.root, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))

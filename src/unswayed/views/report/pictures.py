@@ -58,8 +58,8 @@ class Album:
                 pictures[sample_id] = read_picture(file)
             except (BadPicture, OSError):
                 self.gone[sample_id] = "missing"
-        for sample_id in [sample_id for sample_id in pictures if sample_id in hashes]:
-            if hashes[sample_id] != sha256(files[sample_id]):
+        for sample_id in list(pictures):
+            if sample_id in hashes and hashes[sample_id] != sha256(files[sample_id]):
                 del pictures[sample_id]
                 self.gone[sample_id] = CHANGED
         return pictures

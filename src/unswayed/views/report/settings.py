@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from unswayed.analyses.settings import LEAVE_OUT, LeftOut
-from unswayed.choices import Draw, Option, check_choice
+from unswayed.choices import LEAVE_OUT, Draw, LeftOut, Option, check_choice
 from unswayed.errors import UserError
 
 

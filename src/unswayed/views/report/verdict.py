@@ -12,7 +12,6 @@ from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics.certainty import certain_rows
-from unswayed.analyses.words import verdict_line
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.text import interval, listed, percent, plural, points
 
@@ -41,7 +40,7 @@ def verdict(findings: Findings) -> list[str]:
     hurts, sure = hurts_most(findings)
     ranked, n = ranking(findings), max(row["n"] for row in findings.averages.values())
     return [
-        f"{verdict_line(findings.drops, findings.facts)}.",
+        f"{findings.line}.",
         _how_much(findings),
         f"What hurts most: {hurts.answer}. {hurts.reason}",
         f"Is that sure? {sure.answer}: {sure.reason} {beyond_chance(findings)}",
@@ -181,8 +180,9 @@ def first_screen(findings: Findings, album: Album) -> Markup:
     hurts, sure = hurts_most(findings)
     groups = {AVERAGE: [AVERAGE], **findings.attributes()}
     return render(
-        "first.html",
-        line=verdict_line(findings.drops, findings.facts),
+        "sections.html",
+        "first",
+        line=findings.line,
         plot=_plot(findings),
         measure=measure_words(findings),
         averaged=averaged_words(findings),
