@@ -15,7 +15,7 @@ from numbers import Integral
 from typing import Any
 
 from unswayed.choices import one_line
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
 from unswayed.files.records import require_fields
 
 _DATA = resources.files("unswayed.data")
@@ -112,6 +112,49 @@ def imagenet_e_classes() -> tuple[int, ...]:
     """The 373 animal classes of ImageNet-E, as ImageNet-1k indices."""
     lines = _DATA.joinpath("imagenet_e_classes.txt").read_text().splitlines()
     return tuple(int(line) for line in lines if line and not line.startswith("#"))
+
+
+@functools.cache
+def _object_table() -> list[dict[str, str]]:
+    return list(csv.DictReader(_DATA.joinpath("object_classes.csv").read_text(encoding="utf-8").splitlines()))
+
+
+def object_space(name: str) -> LabelSpace:
+    """The label space of a set of objects: `coco-80`, the annotated classes in their order; `coco-91`, where each class
+    has its published number and 0 is the background; `voc-20`.
+
+    >>> object_space("coco-91").classes[18], object_space("coco-80").index("dog"), len(object_space("voc-20"))
+    ('dog', 16, 20)
+    """
+    check_known("label space of objects", [name], OBJECT_SPACES)
+    rows = _object_table()
+    if name == "coco-91":
+        return LabelSpace(name, ("background", *(row["coco"] for row in rows)))
+    if name == "voc-20":
+        return LabelSpace(name, tuple(sorted(row["voc"] for row in rows if row["voc"])))
+    return LabelSpace(name, tuple(row["coco"] for row in rows if row["annotated"] == "yes"))
+
+
+OBJECT_SPACES = ("coco-80", "coco-91", "voc-20")
+
+
+@functools.cache
+def object_concepts(space: LabelSpace) -> tuple[str | None, ...]:
+    """The COCO class that each class of a space means, by name, or by WordNet for ImageNet's; None if it means none.
+
+    >>> object_concepts(imagenet())[207], object_concepts(object_space("voc-20"))[0], object_concepts(imagenet())[21]
+    ('dog', 'airplane', 'bird')
+    """
+    rows = [row for row in _object_table() if row["annotated"] == "yes"]
+    if space == imagenet():
+        found: dict[int, str] = {}
+        for row in rows:
+            for span in row["imagenet"].split():
+                first, _, last = span.partition("-")
+                found |= dict.fromkeys(range(int(first), int(last or first) + 1), row["coco"])
+        return tuple(found.get(index) for index in range(len(space)))
+    named = {plain(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
+    return tuple(named.get(plain(name)) for name in space.classes)
 
 
 def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...]:

@@ -57,11 +57,11 @@ Output = np.ndarray | torch.Tensor
 class Runtime:
     """A loaded file: what runs it, the shape of its input and the files that it consists of.
 
-    run: (N, 3, h, w) or (N, h, w, 3) float32, contiguous, on the device -> (N, outputs) as an array or a tensor.
-    shape: of the input as the file states it; a dimension that is not an int is free, None is not known.
+    run: (N, 3, h, w) or (N, h, w, 3) float32, contiguous, on the device -> its outputs as arrays or tensors. shape: of
+    the input as the file states it; a dimension that is not an int is free, None is not known.
     """
 
-    run: Callable[[torch.Tensor], Output]
+    run: Callable[[torch.Tensor], Sequence[Output]]
     library: str
     shape: Shape | None = None
     output: str = ""
@@ -115,11 +115,9 @@ def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, Setting
 
     A model without a stated transform is refused.
     """
-    beside = path.with_name(path.name + ".json")
-    if not beside.is_file():
-        beside = path.with_suffix(".json")
-    settings = read_object(beside, _KINDS) if beside.is_file() else {}
-    check_known(f"setting in {beside.name}", settings, SETTINGS)
+    file = beside(path)
+    settings = read_object(file, _KINDS) if file.is_file() else {}
+    check_known(f"setting in {file.name}", settings, SETTINGS)
     settings |= {name: spec.options[name] for name in SETTINGS if name in spec.options}
     stated = set(spec.options) | set(settings.get("transform") or {})
     if not {"crop", "mean", "std"} <= stated:
@@ -133,6 +131,12 @@ def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, Setting
     settings["batch"] = _whole(settings, "batch", 1)
     space = read_labels(settings.get("labels") or "imagenet-1k")
     return transform_from(spec.options, as_transform(settings.get("transform") or {})), space, settings
+
+
+def beside(path: Path) -> Path:
+    """The JSON file of a model: FILE.onnx.json, or else FILE.json."""
+    named = path.with_name(path.name + ".json")
+    return named if named.is_file() else path.with_suffix(".json")
 
 
 def write_sidecar(path: str | Path, model: Classifier, **settings: object) -> None:
@@ -186,21 +190,14 @@ class _RuntimeModule(nn.Module):
         self.scores = str(settings.get("scores") or "logits")
         check_known("kind of scores", [self.scores], SCORES)
         self.offset = int(settings["label_offset"])
-        batch = shape[0] if shape else None
         # A dynamically quantized network finds its ranges in the batch: with one picture, each is treated alone.
-        self.fixed = settings["batch"] or (batch if isinstance(batch, int) and batch > 0 else None)
+        self.fixed = settings["batch"]
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         if self.layout == "NHWC":
             pixels = pixels.permute(0, 2, 3, 1)
-        size = self.fixed or len(pixels)
-        answers = []
-        for start in range(0, len(pixels), size):
-            part = pixels[start : start + size]
-            # For a model exported with a fixed batch size, the last batch is filled with copies of its first picture.
-            filled = torch.cat([part, part[:1].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
-            answers.append(self._run(filled.contiguous())[: len(part)])
-        logits = torch.cat(answers)
+        outputs = in_batches(self.runtime, pixels, self.fixed, self.name)
+        logits = torch.stack([torch.as_tensor(answer[0]).float().reshape(-1) for answer in outputs])
         if logits.shape[1] - self.offset < self.classes:
             raise UserError(
                 f"{self.name} has {logits.shape[1]} outputs: too few for {self.classes} classes from {self.offset} on",
@@ -208,17 +205,28 @@ class _RuntimeModule(nn.Module):
             )
         return logits[:, self.offset : self.offset + self.classes] if self.offset else logits
 
-    def _run(self, pixels: torch.Tensor) -> torch.Tensor:
+
+def in_batches(runtime: Runtime, pixels: torch.Tensor, size: int | None, name: str) -> list[list[Any]]:
+    """The outputs of a runtime for each picture, `size` of them at a time; None: as many as the file states, or all."""
+    stated = runtime.shape[0] if runtime.shape else None
+    size = size or (stated if isinstance(stated, int) and stated > 0 else len(pixels))
+    answers: list[list[Any]] = []
+    for start in range(0, len(pixels), size):
+        part = pixels[start : start + size]
+        # For a model exported with a fixed batch size, the last batch is filled with copies of its first picture.
+        filled = torch.cat([part, part[:1].expand(size - len(part), *part.shape[1:])]) if len(part) < size else part
         try:
-            answer = torch.as_tensor(self.runtime.run(pixels)).float()
+            outputs = runtime.run(filled.contiguous())
         except UserError:
             raise
         except Exception as error:
             raise UserError(
-                f"{self.name} does not take {tuple(pixels.shape)}: {first_line(error)}",
-                allowed=f"{list(self.runtime.shape or ())} as the file states; correct crop or layout",
+                f"{name} does not take {tuple(filled.shape)}: {first_line(error)}",
+                allowed=f"{list(runtime.shape or ())} as the file states; correct crop or layout",
             ) from None
-        return answer.reshape(len(pixels), -1)
+        # Outputs of a single picture need not have a dimension for it.
+        answers += [list(outputs)] if size == 1 else [[output[at] for output in outputs] for at in range(len(part))]
+    return answers
 
 
 def _whole(settings: Settings, name: str, least: int) -> int | None:
@@ -236,15 +244,15 @@ def _whole(settings: Settings, name: str, least: int) -> int | None:
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
 
 
-def _load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
+def load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
     session = open_session(path, kind="model")
-    output = _output(settings, [port.name for port in session.get_outputs()])
+    outputs = _outputs(settings, [port.name for port in session.get_outputs()])
     entry = session.get_inputs()[0]
 
-    def run(pixels: torch.Tensor) -> Output:
-        return session.run([output], {entry.name: pixels.numpy()})[0]
+    def run(pixels: torch.Tensor) -> Sequence[Output]:
+        return session.run(outputs, {entry.name: pixels.numpy()})
 
-    return Runtime(run, f"onnxruntime {version('onnxruntime')}", entry.shape, output, _files_beside(path))
+    return Runtime(run, f"onnxruntime {version('onnxruntime')}", entry.shape, outputs[0], _files_beside(path))
 
 
 def _files_beside(path: Path) -> tuple[Path, ...]:
@@ -258,7 +266,7 @@ def _files_beside(path: Path) -> tuple[Path, ...]:
     return tuple(path.parent / name for name in sorted(names) if (path.parent / name).is_file())
 
 
-def _load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
+def load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
     import openvino
 
     core = openvino.Core()
@@ -266,20 +274,20 @@ def _load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
     hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
     compiled = core.compile_model(core.read_model(str(path)), "CPU", hints)
     names = [port.any_name if port.names else str(number) for number, port in enumerate(compiled.outputs)]
-    output = _output(settings, names)
+    outputs = _outputs(settings, names)
     shape = [side.get_length() if side.is_static else None for side in compiled.inputs[0].partial_shape]
-    port = compiled.outputs[names.index(output)]
+    ports = [compiled.outputs[names.index(output)] for output in outputs]
 
-    def run(pixels: torch.Tensor) -> Output:
-        # A copy, since the next run writes to the same memory.
-        return compiled([pixels.numpy()])[port].copy()
+    def run(pixels: torch.Tensor) -> Sequence[Output]:
+        answer = compiled([pixels.numpy()])
+        return [answer[port].copy() for port in ports]  # copies, since the next run writes to the same memory
 
     tensors = path.with_suffix(".bin")
-    beside = (tensors,) if path.suffix == ".xml" and tensors.is_file() else ()
-    return Runtime(run, f"openvino {openvino.__version__.partition('-')[0]}", shape, output, beside)
+    further = (tensors,) if path.suffix == ".xml" and tensors.is_file() else ()
+    return Runtime(run, f"openvino {openvino.__version__.partition('-')[0]}", shape, outputs[0], further)
 
 
-def _load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
+def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
     """LiteRT; integer inputs and outputs are scaled as the file states."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -287,24 +295,26 @@ def _load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
     interpreter.allocate_tensors()
     [entry, *_] = interpreter.get_input_details()
     ports = {port["name"]: port for port in interpreter.get_output_details()}
-    output = _output(settings, list(ports))
+    outputs = _outputs(settings, list(ports))
 
-    def run(pixels: torch.Tensor) -> Output:
-        values, kind = pixels.numpy(), entry["dtype"]
-        if np.issubdtype(kind, np.integer):
-            scale, zero = entry["quantization"]
-            values = np.clip(np.rint(values / (scale or 1.0) + zero), np.iinfo(kind).min, np.iinfo(kind).max)
-        interpreter.set_tensor(entry["index"], values.astype(kind))
-        interpreter.invoke()
-        port = ports[output]
+    def read(port: Any) -> Output:
         answer = interpreter.get_tensor(port["index"])
         if not np.issubdtype(port["dtype"], np.integer):
             return answer
         scale, zero = port["quantization"]
         return (answer.astype(np.float32) - zero) * (scale or 1.0)
 
+    def run(pixels: torch.Tensor) -> Sequence[Output]:
+        values, kind = pixels.numpy(), entry["dtype"]
+        if np.issubdtype(kind, np.integer):
+            scale, zero = entry["quantization"]
+            values = np.clip(np.rint(values / (scale or 1.0) + zero), np.iinfo(kind).min, np.iinfo(kind).max)
+        interpreter.set_tensor(entry["index"], values.astype(kind))
+        interpreter.invoke()
+        return [read(ports[output]) for output in outputs]
+
     shape = [int(side) for side in entry["shape"]]
-    return Runtime(run, f"ai-edge-litert {version('ai-edge-litert')}", shape, output)
+    return Runtime(run, f"ai-edge-litert {version('ai-edge-litert')}", shape, outputs[0])
 
 
 def _load_torchscript(path: Path, settings: Settings, device: str) -> Runtime:
@@ -327,29 +337,30 @@ def _torch_runtime(module: Any, settings: Settings, shape: Shape | None = None) 
     """A torch module; of several outputs, a mapping's key or a sequence's number is `output`, the first by default."""
     output = settings.get("output")
 
-    def run(pixels: torch.Tensor) -> Output:
+    def run(pixels: torch.Tensor) -> Sequence[Output]:
         answer = module(pixels)
         if isinstance(answer, torch.Tensor):
-            return answer
+            return [answer]
         if not isinstance(answer, (Mapping, Sequence)):
             allowed = "a tensor, a tuple or a dict of tensors"
             raise UserError(f"the model returns a {type(answer).__name__}", allowed=allowed)
         ports = answer if isinstance(answer, Mapping) else {str(number): part for number, part in enumerate(answer)}
-        return ports[_output(settings, list(ports))]
+        return [ports[name] for name in _outputs(settings, list(ports))]
 
     return Runtime(run, f"torch {torch.__version__}", shape, str(output or ""))
 
 
-def _output(settings: Settings, names: list[str]) -> str:
-    """The output of the model that the settings name, the first by default."""
-    output = str(settings.get("output") or names[0])
-    check_known("output", [output], names)
-    return output
+def _outputs(settings: Settings, names: list[str]) -> list[str]:
+    """The outputs of the model that the settings name, the first by default; all of them if that is `...`."""
+    stated = settings.get("output")
+    chosen = names if stated is ... else list(stated) if isinstance(stated, list) else [str(stated or names[0])]
+    check_known("output", chosen, names)
+    return chosen
 
 
-open_onnx = functools.partial(open_deployed, load=_load_onnx)
+open_onnx = functools.partial(open_deployed, load=load_onnx)
 # What OpenVINO reads (.xml with its .bin, or .onnx, .tflite), in float32.
-open_openvino = functools.partial(open_deployed, load=_load_openvino)
-open_tflite = functools.partial(open_deployed, load=_load_tflite)
+open_openvino = functools.partial(open_deployed, load=load_openvino)
+open_tflite = functools.partial(open_deployed, load=load_tflite)
 open_torchscript = functools.partial(open_deployed, load=_load_torchscript, gpu=True)
 open_pt2 = functools.partial(open_deployed, load=_load_pt2, gpu=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import fits
 from unswayed.files.whole import read_json, read_names
-from unswayed.labels import RIVAL10, LabelSpace, imagenet, own, plain
+from unswayed.labels import OBJECT_SPACES, RIVAL10, LabelSpace, imagenet, object_concepts, object_space, own, plain
 
 if TYPE_CHECKING:
     import torch
@@ -98,14 +98,20 @@ def map_objects(
 ) -> LabelMapping:
     """The same mapping for a model that is asked about objects, or in words: one of its classes may mean several of the
     benchmark's, and pictures of classes that it does not have are not counted; refused if it has none of `needed`.
+
+    Classes of COCO, VOC and ImageNet are matched by what they mean: a Labrador retriever is a dog.
     """
     if model == target:
         return map_labels(model, target, needed)
     if groups is not None:
         _check_groups(model, target, groups)
     named = {} if groups is None else {plain(name): group for name, group in groups.items()}
-    members = _by_names(model, target)
-    for index, name in enumerate(target.classes):
+    members, known = _by_names(model, target), object_concepts(model)
+    for index, (name, concept) in enumerate(zip(target.classes, object_concepts(target), strict=True)):
+        if concept is not None:
+            members[index] = tuple(at for at, other in enumerate(known) if other == concept)
+        elif target == imagenet():  # whose kite is a bird, and COCO's is not
+            members[index] = tuple(at for at in members[index] if known[at] is None)
         if plain(name) in named:
             members[index] = tuple(model.index(label) for label in named[plain(name)])
     missing = [target.classes[index] for index in sorted(set(needed)) if not members[index]]
@@ -142,9 +148,12 @@ def labels_from(
 
 
 def read_labels(value: object) -> LabelSpace:
-    """A label space from `imagenet-1k`, a list of names, a JSON list or label space, or a file of one name per line."""
+    """A label space from `imagenet-1k`, `coco-80`, `coco-91`, `voc-20`, a list of names, a JSON list or label space, or
+    a file of one name per line."""
     if value in ("imagenet-1k", "imagenet"):
         return imagenet()
+    if value in OBJECT_SPACES:
+        return object_space(str(value))
     if isinstance(value, Mapping):
         return LabelSpace.from_json(dict(value))
     if isinstance(value, list):

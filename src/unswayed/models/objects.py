@@ -84,13 +84,21 @@ class Inputs:
         moved *= (wide / inner_wide, high / inner_high) * 2
         return np.clip(moved, 0, (wide, high) * 2).astype(np.float32)
 
-    def map_back(self, classes: np.ndarray, high: int, wide: int) -> np.ndarray:
-        """A map of classes, which covers the input, -> (high, wide) int32 of the picture."""
+    def map_back(self, values: np.ndarray, high: int, wide: int) -> np.ndarray:
+        """A map that covers the input, of classes (h, w) or of scores (h, w, classes), over the picture."""
         left, top, inner_wide, inner_high = self.place(high, wide)
-        down = (top + (np.arange(high) + 0.5) * inner_high / high) * classes.shape[0] / self.height
-        across = (left + (np.arange(wide) + 0.5) * inner_wide / wide) * classes.shape[1] / self.width
-        rows, columns = down.astype(int).clip(0, classes.shape[0] - 1), across.astype(int).clip(0, classes.shape[1] - 1)
-        return classes[np.ix_(rows, columns)].astype(np.int32)
+        down, across = values.shape[0] / self.height, values.shape[1] / self.width
+        # The map's pixel under each of the picture's, as an affine map from the picture to the map.
+        step = across * inner_wide / wide, down * inner_high / high
+        begin = left * across + step[0] / 2 - 0.5, top * down + step[1] / 2 - 0.5
+        matrix = np.array([[step[0], 0, begin[0]], [0, step[1], begin[1]]])
+        how = cv2.WARP_INVERSE_MAP | (cv2.INTER_NEAREST if values.ndim == 2 else cv2.INTER_LINEAR)
+        layers = [values] if values.ndim == 2 else np.moveaxis(values, 2, 0)
+        moved = [
+            cv2.warpAffine(layer.astype(np.float32), matrix, (wide, high), flags=how, borderMode=cv2.BORDER_REPLICATE)
+            for layer in layers
+        ]
+        return moved[0] if values.ndim == 2 else np.stack(moved, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +117,7 @@ class ObjectModel:
     find: prepared pictures -> for each (boxes or masks, classes, scores), or a map of classes; in pixels of the input
     if there are `inputs`. inputs: the preprocessing; None if `find` takes pictures as they are. threshold: the least
     score of what counts as found. origin: what else it was made from, for the card; fixed_hash: SHA-256 of the weights.
+    leading: how many classes of a segmenter's map come before those of the labels, such as a background.
     """
 
     find: Callable[[list[np.ndarray]], Sequence[Any]]
@@ -122,6 +131,7 @@ class ObjectModel:
     origin: Mapping[str, Any] = field(default_factory=dict)
     fixed_hash: str | None = None
     nbytes: int = 0
+    leading: int = 0
     adapt: None = None
 
     def __post_init__(self) -> None:
@@ -186,11 +196,8 @@ class ObjectModel:
 
     def _answer(self, found: Any, picture: Prepared) -> Answer:
         size = picture.high, picture.wide
-        if isinstance(found, np.ndarray) and found.ndim == 2 and self.task == "segment":
-            classes = found if self.inputs is None else self.inputs.map_back(found, *size)
-            there = [index for index in np.unique(classes) if 0 <= index < len(self.labels)]
-            regions = np.array([classes == index for index in there], bool).reshape(-1, *size)
-            return Answer(np.array(there, np.int64), np.ones(len(there)), None, regions, merged=True)
+        if isinstance(found, np.ndarray) and found.ndim in (2, 3) and self.task == "segment":
+            return self._regions(found if self.inputs is None else self.inputs.map_back(found, *size))
         try:
             shapes, classes, scores = (np.asarray(values) for values in found)
             scores = scores.astype(np.float64).reshape(len(classes))
@@ -216,3 +223,10 @@ class ObjectModel:
             boxes = boxes[order] if self.inputs is None else self.inputs.boxes_back(boxes[order], *size)
         kept_masks = None if masks is None else masks[order]
         return Answer(classes[order], scores[order].clip(0, 1), boxes, kept_masks, threshold=self.threshold)
+
+    def _regions(self, values: np.ndarray) -> Answer:
+        """The answer of a segmenter that gives each pixel a class: a map of classes, or of scores for each class."""
+        found = (values.argmax(2) if values.ndim == 3 else np.rint(values).astype(int)) - self.leading
+        there = [index for index in np.unique(found) if 0 <= index < len(self.labels)]
+        regions = np.array([found == index for index in there], bool).reshape(-1, *found.shape)
+        return Answer(np.array(there, np.int64), np.ones(len(there)), None, regions, merged=True)

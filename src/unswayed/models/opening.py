@@ -53,6 +53,7 @@ _TIMM = _QUICK | {"hub": True, "names": "timm:list_pretrained"}
 _TORCHVISION = _QUICK | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
 _OPEN_CLIP = _BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"}
 _TRANSFORMERS = _BRINGS | {"hub": "folder"}
+_OBJECTS = {"names": f"{_HERE}.object_sources:names"}
 _BESIDE = "FILE.json next to it"
 
 
@@ -111,6 +112,20 @@ MODELS: Registry[Opener] = Registry(
         "tflite": _part("deployed:open_tflite", _BESIDE, "tflite:FILE", needs="ai_edge_litert", extra="litert"),
         "torchscript": _part("deployed:open_torchscript", _BESIDE, "torchscript:FILE", runs_code=True),
         "pt2": _part("deployed:open_pt2", f"of torch.export, with {_BESIDE}", "pt2:FILE", runs_code=True),
+        "detector": _part(
+            "object_sources:open_detector",
+            f"boxes: {_BESIDE}, or a library's model",
+            "detector:FILE.onnx, detector:torchvision:NAME, detector:transformers:NAME",
+            uses_network=True,
+            facts=_OBJECTS,
+        ),
+        "segmenter": _part(
+            "object_sources:open_segmenter",
+            f"masks: {_BESIDE}, or a library's model",
+            "segmenter:FILE.tflite, segmenter:torchvision:NAME, …",
+            uses_network=True,
+            facts=_OBJECTS,
+        ),
         "python": _part(
             "from_python:open_python", "what the function returns", "python:FILE.py:function", runs_code=True
         ),

@@ -1,0 +1,206 @@
+"""`detector:FILE` and `segmenter:FILE`: ONNX, TFLite and OpenVINO files, each with a JSON file beside it.
+
+    {"width": 416, "height": 416, "fit": "letterbox", "channels": "BGR", "scale": 255, "labels": "coco-80",
+     "decoding": "yolox", "nms": 0.45, "score": 0.3}
+
+The same as options: `detector:FILE.onnx?decoding=yolov8&labels=coco-80&width=640&height=640`. A segmenter needs no
+decoding: its output is a map of classes, or of a score for each class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from unswayed.errors import UserError, check_known, first_line
+from unswayed.files.records import checked, read_object
+from unswayed.files.whole import sha256
+from unswayed.labels import LabelSpace
+from unswayed.specs import Spec
+from unswayed.tasks import Task
+
+from .box_decoding import DECODINGS, BoxFormat, suppressed
+from .deployed import LAYOUTS, Runtime, beside, in_batches, load_onnx, load_openvino, load_tflite
+from .label_mapping import read_labels
+from .objects import SCORE, Channels, Fit, Inputs, ObjectModel
+from .opening import MODELS
+
+NMS = 0.45  # the IoU above which the less certain of two boxes of a class is dropped
+# The kind of model with the same library, and what opens the file.
+LOADERS: dict[str, tuple[str, Callable[..., Runtime]]] = {
+    ".onnx": ("onnx", load_onnx),
+    ".tflite": ("tflite", load_tflite),
+    ".xml": ("openvino", load_openvino),
+}
+
+
+@dataclass(frozen=True)
+class ObjectSettings:
+    """What the file beside a detector or segmenter states; see `Inputs` and `box_decoding` for the values.
+
+    label_offset: the number that the network gives to the first of the labels: 1 after a background class, -1 if the
+    labels have one and the network's numbers do not. outputs: names of the outputs, for `ssd` and `lists` those of
+    boxes, classes and scores (and their number), in this order; all of them in the file's order by default.
+    box_format, shares: where they are not those usual for the decoding. nms: the IoU for suppression, 0 for none.
+    """
+
+    width: int | None = None
+    height: int | None = None
+    fit: Fit = "letterbox"
+    fill: int = 114
+    channels: Channels = "RGB"
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    layout: str | None = None
+    labels: str | list[str] | dict[str, Any] = "coco-80"
+    label_offset: int = 0
+    decoding: str | None = None
+    box_format: BoxFormat | None = None
+    shares: bool | None = None
+    nms: float | None = None
+    score: float = SCORE
+    outputs: list[str] | None = None
+
+
+def open_object_file(
+    spec: Spec, labels: LabelSpace | None = None, *, task: Task, device: str | None = None, precision: str | None = None
+) -> ObjectModel:
+    """The detector or segmenter in the file that `spec` names; it runs on the CPU."""
+    path = spec.file()
+    check_known("kind of file of a detector or segmenter", [path.suffix.lower()], LOADERS)
+    if device is not None and torch.device(device).type != "cpu":
+        raise UserError(f"{spec.kind}: files run on the CPU, not on {device!r}", allowed="--device cpu")
+    settings = read_settings(path, spec)
+    library, load = LOADERS[path.suffix.lower()]
+    MODELS.require(library)
+    try:
+        runtime = load(path, {"output": settings.outputs or ...}, "cpu")
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path} is not a readable {spec.kind}: {first_line(error)}") from None
+    layout, wide, high = _input_of(runtime, settings, path.name)
+    inputs = Inputs(
+        wide, high, settings.fit, settings.fill, settings.channels, settings.scale, settings.mean, settings.std
+    )
+    run = _Run(runtime, layout, (wide, high), str(spec), settings)
+    find = run.detect if task == "detect" else run.segment
+    digests = [sha256(file) for file in (path, *runtime.files)]
+    return ObjectModel(
+        find,
+        read_labels(settings.labels),
+        task,
+        str(spec),
+        inputs,
+        settings.score if task == "detect" else 0.0,
+        origin={"library": runtime.library, "file": str(path), "settings": run.stated(layout)},
+        fixed_hash=hashlib.sha256("".join(digests).encode()).hexdigest() if runtime.files else digests[0],
+        nbytes=path.stat().st_size,
+        leading=settings.label_offset if task == "segment" else 0,
+    )
+
+
+def read_settings(path: Path, spec: Spec) -> ObjectSettings:
+    """The settings in FILE.json, overridden by the options of `spec`."""
+    file = beside(path)
+    stated = read_object(file, {}) if file.is_file() else {}
+    names = [setting.name for setting in fields(ObjectSettings)]
+    check_known(f"setting in {file.name}", stated, names)
+    check_known(f"option of {spec.kind}:", spec.options, names)
+    for name, text in spec.options.items():
+        stated[name] = text if name not in _NUMBERS else _number(name, text)
+    if stated.get("outputs") and isinstance(stated["outputs"], str):
+        stated["outputs"] = stated["outputs"].split(",")
+    for name in ("mean", "std"):
+        if name in stated and not isinstance(stated[name], list):
+            stated[name] = [stated[name]] * 3
+    settings = checked(ObjectSettings, stated, str(file) if file.is_file() else str(spec))
+    if spec.kind == "detector" and settings.decoding is None:
+        raise UserError(
+            f"it is not known how the outputs of {path.name} are read",
+            allowed=f'a file {path.name}.json with "decoding", or ?decoding=…: {", ".join(DECODINGS)}',
+        )
+    check_known("decoding", [settings.decoding] if settings.decoding else [], DECODINGS)
+    return settings
+
+
+_NUMBERS = ("width", "height", "fill", "scale", "mean", "std", "label_offset", "nms", "score", "shares")
+
+
+def _number(name: str, text: str) -> Any:
+    if name == "shares":
+        return text in ("yes", "true", "1")
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"the option {name} is {text!r}", allowed="a number") from None
+    plain = [int(number) if number == int(number) else number for number in numbers]
+    return plain[0] if len(plain) == 1 else plain
+
+
+def _input_of(runtime: Runtime, settings: ObjectSettings, name: str) -> tuple[str, int, int]:
+    """The layout, width and height of a file's input: as stated, or as the file says."""
+    shape = list(runtime.shape or ())
+    last = len(shape) == 4 and shape[3] == 3 and shape[1] != 3
+    layout = str(settings.layout or ("NHWC" if last else "NCHW")).upper()
+    check_known("layout", [layout], LAYOUTS)
+    sides = (shape[1:3] if layout == "NHWC" else shape[2:4]) if len(shape) == 4 else [None, None]
+    high, wide = (
+        stated if stated is not None else side
+        for stated, side in zip((settings.height, settings.width), sides, strict=True)
+    )
+    if not isinstance(high, int) or not isinstance(wide, int):
+        raise UserError(f"{name} takes pictures of any size", allowed=f"width and height in {name}.json")
+    return layout, wide, high
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What a file finds in prepared pictures."""
+
+    runtime: Runtime
+    layout: str
+    size: tuple[int, int]
+    name: str
+    settings: ObjectSettings
+
+    def stated(self, layout: str) -> dict[str, Any]:
+        """The settings besides the preprocessing that determine the answers, for the card."""
+        names = ("label_offset", "decoding", "box_format", "shares", "nms", "outputs")
+        return {"layout": layout, **{name: value for name in names if (value := getattr(self.settings, name))}}
+
+    def outputs(self, pictures: Sequence[np.ndarray], size: int | None) -> list[list[np.ndarray]]:
+        """The network's outputs of each picture."""
+        pixels = torch.from_numpy(np.stack(pictures))
+        pixels = pixels if self.layout == "NHWC" else pixels.permute(0, 3, 1, 2)
+        return in_batches(self.runtime, pixels, size, self.name)
+
+    def detect(self, pictures: Sequence[np.ndarray]) -> list[Any]:
+        settings = self.settings
+        decoding = DECODINGS[str(settings.decoding)]
+        format, shares = settings.box_format or decoding.format, settings.shares
+        shares = decoding.shares if shares is None else shares
+        overlap = (NMS if decoding.suppress else 0) if settings.nms is None else settings.nms
+        answers = []
+        # Lists of boxes have no dimension for the pictures of a batch in common.
+        for outputs in self.outputs(pictures, 1 if not decoding.suppress else None):
+            found = decoding.read(outputs, self.size, format, shares)
+            boxes, classes, scores = suppressed(found, overlap) if overlap else found
+            answers.append((boxes, classes - settings.label_offset, scores))
+        return answers
+
+    def segment(self, pictures: Sequence[np.ndarray]) -> list[Any]:
+        answers = []
+        for [first, *_] in self.outputs(pictures, None):
+            values = first.reshape([side for side in first.shape if side != 1])
+            if values.ndim == 3 and self.layout == "NCHW":
+                values = values.transpose(1, 2, 0)
+            answers.append(values)
+        return answers

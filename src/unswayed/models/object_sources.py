@@ -1,0 +1,202 @@
+"""`detector:` and `segmenter:`: a file, or a model of torchvision or transformers.
+
+`detector:torchvision:NAME[/WEIGHTS]`, `segmenter:torchvision:NAME`; `?checkpoint=FILE&labels=…` loads weights of your
+own. `detector:transformers:NAME` (DETR, RT-DETR, YOLOS; Grounding DINO and OWL-ViT with the benchmark's class names),
+`segmenter:transformers:NAME` (SegFormer, Mask2Former, …). Each library prepares pictures for its models itself.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from unswayed.errors import UserError, check_known, unknown
+from unswayed.files.downloads import quick_hub
+from unswayed.jobs.settings import choose_device
+from unswayed.labels import LabelSpace, imagenet
+from unswayed.specs import Spec
+from unswayed.tasks import Task
+
+from .label_mapping import labels_from
+from .object_files import open_object_file
+from .objects import LEAST_SCORE, SCORE, ObjectModel
+from .opening import MODELS
+from .runtime import true_float32
+from .weights import load_foreign, read_state, unavailable, weights_hash
+
+_KINDS = {"detect": "detection", "segment": "segmentation"}
+
+
+def _open(
+    spec: Spec, labels: LabelSpace | None = None, *, task: Task, device: str | None = None, precision: str | None = None
+) -> ObjectModel:
+    library, colon, name = spec.name.partition(":")
+    if not colon or library not in _LIBRARIES:
+        return open_object_file(spec, labels, task=task, device=device, precision=precision)
+    if precision not in (None, "fp32"):
+        raise UserError(f"{spec} runs in fp32, not in {precision}", allowed="--precision fp32")
+    return _LIBRARIES[library](spec, name, labels, task, str(choose_device(device)))
+
+
+def _torchvision(spec: Spec, name: str, labels: LabelSpace | None, task: Task, device: str) -> ObjectModel:
+    import torchvision
+    from torchvision import models
+
+    spec.check_options("checkpoint", "labels", "score")
+    name, _, wanted = name.partition("/")
+    kind = getattr(models, _KINDS[task])
+    check_known(f"{spec.kind} of torchvision", [name], models.list_models(kind))
+    weights = models.get_model_weights(name)
+    if wanted and wanted.upper() not in [entry.name for entry in weights]:
+        raise unknown(f"weight of {name}", wanted, [entry.name for entry in weights])
+    chosen: Any = weights[wanted.upper()] if wanted else weights.DEFAULT
+    space = labels_from(spec.options) or LabelSpace(f"torchvision {chosen.name}", tuple(chosen.meta["categories"]))
+    checkpoint = spec.options.get("checkpoint")
+    try:
+        state = read_state(checkpoint) if checkpoint else chosen.get_state_dict(check_hash=True, weights_only=True)
+    except UserError:
+        raise
+    except Exception as error:
+        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    module = models.get_model(name, weights=None, weights_backbone=None, num_classes=len(space))
+    load_foreign(module, state, checkpoint or str(spec))
+    module = module.to(device).eval().requires_grad_(False)
+
+    def detect(pictures: list[np.ndarray]) -> list[Any]:
+        tensors = [_tensor(picture, device) for picture in pictures]
+        with torch.inference_mode(), true_float32(device):
+            found = module(tensors)
+        return [[part[key].cpu().numpy() for key in ("boxes", "labels", "scores")] for part in found]
+
+    def segment(pictures: list[np.ndarray]) -> list[Any]:
+        answers = []
+        for picture in pictures:
+            high, wide = picture.shape[:2]
+            prepared = chosen.transforms()(_tensor(picture, device))
+            with torch.inference_mode(), true_float32(device):
+                scores = module(prepared[None])["out"]
+            whole = torch.nn.functional.interpolate(scores, (high, wide), mode="bilinear", align_corners=False)
+            answers.append(whole[0].argmax(0).cpu().numpy())
+        return answers
+
+    origin = {"library": f"torchvision {torchvision.__version__}"}
+    return _model(spec, detect if task == "detect" else segment, space, task, device, module, origin)
+
+
+def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, device: str) -> ObjectModel:
+    MODELS.require("transformers")
+    import transformers
+
+    spec.check_options("score")
+    with quick_hub(name):
+        config = transformers.AutoConfig.from_pretrained(name)
+        processor: Any = transformers.AutoImageProcessor.from_pretrained(name)
+        worded = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
+        if task == "segment":
+            semantic = type(config) in transformers.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING
+            kind: Any = transformers.AutoModelForSemanticSegmentation if semantic else None
+            kind = kind or transformers.AutoModelForUniversalSegmentation
+        elif worded:
+            kind = transformers.AutoModelForZeroShotObjectDetection
+            processor = transformers.AutoProcessor.from_pretrained(name)
+        else:
+            kind = transformers.AutoModelForObjectDetection
+        module = kind.from_pretrained(name).to(device).eval().requires_grad_(False)
+    space = labels or imagenet() if worded else LabelSpace(name, tuple(_class_names(config)))
+    grounded = config.model_type == "grounding-dino"
+    words = [f"{word.lower()}." if grounded else word for word in space.classes]
+
+    def ran(picture: np.ndarray) -> tuple[Any, Any]:
+        text = {} if not worded else {"text": " ".join(words) if grounded else [words]}
+        inputs = processor(images=picture, return_tensors="pt", **text).to(device)
+        with torch.inference_mode(), true_float32(device):
+            return module(**inputs), inputs
+
+    def detect(pictures: list[np.ndarray]) -> list[Any]:
+        answers = []
+        for picture in pictures:
+            outputs, inputs = ran(picture)
+            sizes = torch.tensor([picture.shape[:2]])
+            if grounded:
+                [found] = processor.post_process_grounded_object_detection(
+                    outputs, inputs["input_ids"], threshold=LEAST_SCORE, text_threshold=LEAST_SCORE, target_sizes=sizes
+                )
+                classes = [_meant(text, space) for text in found["text_labels"]]
+            elif worded:
+                [found] = processor.post_process_grounded_object_detection(outputs, LEAST_SCORE, target_sizes=sizes)
+                classes = found["labels"].cpu().tolist()
+            else:
+                [found] = processor.post_process_object_detection(outputs, LEAST_SCORE, target_sizes=sizes)
+                classes = found["labels"].cpu().tolist()
+            known = [at for at, index in enumerate(classes) if index is not None]
+            boxes, scores = (found[key].cpu().numpy()[known] for key in ("boxes", "scores"))
+            answers.append((boxes, np.array([classes[at] for at in known], int), scores))
+        return answers
+
+    def segment(pictures: list[np.ndarray]) -> list[Any]:
+        answers = []
+        for picture in pictures:
+            outputs, _ = ran(picture)
+            [found] = processor.post_process_semantic_segmentation(outputs, target_sizes=[picture.shape[:2]])
+            answers.append(found.cpu().numpy())
+        return answers
+
+    origin: dict[str, Any] = {"library": f"transformers {transformers.__version__}"}
+    origin |= {"settings": {"words": words}} if worded else {}
+    return _model(spec, detect if task == "detect" else segment, space, task, device, module, origin)
+
+
+def _class_names(config: Any) -> list[str]:
+    """The names of a model's classes in the order of their numbers; a number without a name has a placeholder."""
+    named = {int(index): str(name) for index, name in config.id2label.items()}
+    return [named.get(index, f"class {index}") for index in range(max(named) + 1)]
+
+
+def _meant(text: str, space: LabelSpace) -> int | None:
+    """The class that a phrase of Grounding DINO means; None if it joins several, or parts of them."""
+    try:
+        return space.index(text.strip(" ."))
+    except UserError:
+        return None
+
+
+def _model(
+    spec: Spec,
+    find: Callable[..., Any],
+    space: LabelSpace,
+    task: Task,
+    device: str,
+    module: Any,
+    origin: dict[str, Any],
+) -> ObjectModel:
+    text = spec.options.get("score", str(SCORE))
+    try:
+        score = float(text)
+    except ValueError:
+        raise UserError(f"the option score is {text!r}", allowed="0 to 1") from None
+    size = sum(weight.nbytes for weight in module.state_dict().values() if isinstance(weight, torch.Tensor))
+    return ObjectModel(
+        find, space, task, str(spec), None, score if task == "detect" else 0.0, device, "fp32", origin,
+        weights_hash(module), size,
+    )  # fmt: skip
+
+
+def _tensor(picture: np.ndarray, device: str) -> torch.Tensor:
+    """(H, W, 3) uint8 -> (3, H, W) float32 in [0, 1]."""
+    return torch.from_numpy(picture).to(device).permute(2, 0, 1).float().div_(255)
+
+
+def names() -> list[str]:
+    """The models of torchvision that find objects, without a network."""
+    from torchvision import models
+
+    return [f"torchvision:{name}" for kind in _KINDS.values() for name in models.list_models(getattr(models, kind))]
+
+
+_LIBRARIES: dict[str, Callable[..., ObjectModel]] = {"torchvision": _torchvision, "transformers": _transformers}
+open_detector = functools.partial(_open, task="detect")
+open_segmenter = functools.partial(_open, task="segment")
