@@ -97,6 +97,8 @@ def imagenet_e(folder: Path) -> dict[str, str]:
         "ADM": str(folder / "adm_weights.safetensors"),
         "GUIDE": "lite:0",
         "RESNET50": "lite:0",
+        "SIN": "lite:1",
+        "DEBIASED": "lite:2",
         "VIT": "lite:1",
         "CLIP": "lite:2",
         "MODELS": str(folder / "models.csv"),
@@ -121,6 +123,10 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
             "source": "imagenet-s:$IMAGENET_S?split=validation", "--classes": "imagenet-e", "--network": "$ADM",
             "--guidance": "released", "--steps": "100", "--pixels": "256", "--frame": "squash", "--guide": "$GUIDE",
         },
+        "build -o high": {
+            "source": "imagenet-s:$IMAGENET_S?split=validation", "--classes": "imagenet-e", "--network": "$ADM",
+            "--recipe": "original,background(kind=complex,band=high)", "--guidance": "released", "--frame": "squash",
+        },
         "build -o built-l": {"source": "imagenet-s:$IMAGENET_S?split=validation", "--recipe": "imagenet-e-l"},
         "evaluate -o built-l-predictions": {"source": "built-l", "--transform": "paper"},
         "import -o official": {"source": "$IMAGENET_E"},
@@ -128,6 +134,8 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
         # Drops are against the release's own originals, the default.
         "analyze -o table-1.tex": {"source": "official-predictions", "--reference": None},
         "evaluate -o built-predictions": {"source": "built", "--transform": "paper"},
+        "report -o report.html": {"source": "official-predictions", "--trust": ""},
+        "analyze attributes": {"--table": "attributes", "--reference": None},
         "build -o textures": {
             "source": "imagenet-s:$IMAGENET_S?split=validation", "--recipe": "textures", "--classes": "imagenet-e",
         },
@@ -141,7 +149,7 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
             f"fit-head -o heads/{name}": {
                 "source": "rival10:$RIVAL10?split=train", "--preset": "released", "--frame": "squash",
             }
-            for name in ("resnet50", "robust", "gray")
+            for name in ("resnet50", "robust", "simclr", "deit", "clip", "gray")
         },
         **{
             f"sensitivity -o noise {table}".strip(): {
@@ -166,7 +174,13 @@ EXPORTS: dict[str, dict[str, str]] = {
         "IMAGENET": "/data/imagenet/train",
         "IMAGENET_VAL": "/data/imagenet/val",
     },
-    "RIVAL10": {"RESNET50": "timm:resnet50.tv_in1k"},
+    "RIVAL10": {
+        "RESNET50": "timm:resnet50.tv_in1k",
+        "ROBUST": "timm:resnet50?checkpoint=/data/resnet50_l2_eps3.ckpt",
+        "SIMCLR": "timm:resnet50?checkpoint=/data/simclr_imagenet.ckpt",
+        "DEIT": "timm:deit_small_patch16_224.fb_in1k",
+        "CLIP": "open_clip:ViT-B-16/openai",
+    },
     "ImageNet-X": {},
 }
 # What the files that a command wrote must say, as (file, path in its JSON, value).
@@ -184,6 +198,8 @@ STORED: dict[str, list[tuple[str, str, object]]] = {
         ("noise/noise/resnet50.json", "settings.transform.mean", [0.0, 0.0, 0.0]),
         ("heads/resnet50/head.json", "normalized", False),
         ("heads/gray/head.json", "ablated", "background"),
+        ("heads/clip/head.json", "normalized", False),
+        ("noise/noise/deit.json", "settings.convention", "released"),
     ],
     "ImageNet-X": [],
 }
@@ -197,10 +213,10 @@ def parsed(command: str) -> tuple[str, dict[str, str]]:
         word, *rest = rest
         if not word.startswith("-"):
             stated["source"] = word
-        elif rest and not rest[0].startswith("-"):
-            stated[word] = rest.pop(0)
+        else:
+            stated[word] = rest.pop(0) if rest and not rest[0].startswith("-") else ""
     table = stated.get("--figure") or f"-o {stated['-o']} {stated.get('--table', '')}" if "-o" in stated else ""
-    return f"{words[0]} {table or stated.get('--figure', '')}".strip(), stated
+    return f"{words[0]} {table or stated.get('--figure') or stated.get('--table', '')}".strip(), stated
 
 
 def wrong_facts(page: str) -> list[str]:
@@ -246,6 +262,10 @@ def test_the_page_states_the_data_splits_conventions_and_models_of_the_papers():
         ("--classes imagenet-e", "--classes 0"),
         ("prompt=a photo of a {}.", "templates=openai"),
         ("names=openai&", ""),
+        ("deit_small_patch16_224.fb_in1k", "vit_small_patch16_224.augreg_in1k"),
+        (" --trust", ""),
+        ("--table attributes", "--table attributes --reference source"),
+        ("band=high", "band=all"),
         ("timm:resnet50.tv_in1k ", "timm:resnet50 "),
         ("/data/imagenet/train", "/data/imagenet/val"),
         ("--partition train ", ""),

@@ -197,7 +197,9 @@ def test_checkpoints_of_the_paper_say_how_they_are_opened():
     assert {f"resnet50-{way}" for way in ("sin", "augmix", "ant", "deepaugment", "debiased", "l2-3")} <= set(named)
     for known in named.values():
         assert brings_transform(known.facts["model"])
-        assert known.url.startswith(("https://huggingface.co/", "http://alisec-competition.oss-cn-shanghai."))
+        assert known.url.startswith(
+            ("https://huggingface.co/", "http://alisec-competition.oss-cn-shanghai.", "https://pl-bolts-weights.s3.")
+        )
     assert "opens as timm:resnet50.tv_in1k?checkpoint=FILE" in run_cli("weights", env={"COLUMNS": "300"}).stdout
 
 

@@ -36,8 +36,31 @@ def rival10(folder: Path) -> dict[str, str]:
             content = {attribute: _png(part), "entire-object": _png(mask)}
             (root / split / "ordinary" / f"{stem}_attr_dict.pkl").write_bytes(pickle.dumps(content))
     groups = folder / "groups.csv"
-    groups.write_text("model,training\nresnet50,standard\nrobust,adversarial\n")
-    return {"RIVAL10": str(root), "RESNET50": "lite:0", "ROBUST": "lite:0", "TRAINING": str(groups)}
+    groups.write_text("model,training\nresnet50,standard\nrobust,adversarial\nsimclr,contrastive\nclip,contrastive\n")
+    return {
+        "RIVAL10": str(root),
+        "RESNET50": _small_network(folder / "resnet.pth", "test_resnet"),
+        "ROBUST": "lite:0",
+        # The checkpoint of Lightning Bolts: an encoder, and the projection that training needs.
+        "SIMCLR": _small_network(folder / "simclr.ckpt", "test_resnet", "encoder.", "projection."),
+        "DEIT": _small_network(folder / "deit.pth", "test_vit"),
+        "CLIP": "lite:0",
+        "TRAINING": str(groups),
+    }
+
+
+def _small_network(file: Path, architecture: str, *prefixes: str) -> str:
+    """The spec of one of timm's test networks with random weights in a checkpoint, as a head's base may be."""
+    import timm
+    import torch
+
+    torch.manual_seed(0)
+    state = timm.create_model(architecture, pretrained=False).state_dict()
+    if prefixes:
+        encoder, other = prefixes
+        state = {f"{encoder}{name}": tensor for name, tensor in state.items()} | {f"{other}weight": torch.ones(2, 2)}
+    torch.save({"state_dict": state, "epoch": 800, "hyper_parameters": {"batch_size": 256}}, file)
+    return f"timm:{architecture}?checkpoint={file}"
 
 
 def imagenet_x(folder: Path) -> dict[str, str]:

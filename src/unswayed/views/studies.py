@@ -43,6 +43,8 @@ from .report.figures_sensitivity import (
     attribute_map,
     irfs_densities,
     noise_scatter,
+    probability_scatter,
+    rfs_bars,
     sensitivity_curve,
 )
 from .report.pictures import data_address, outlined, overlay, picture_sheet
@@ -125,7 +127,9 @@ def _figures(tables: Mapping[str, pl.DataFrame], measure: str, classes: Sequence
     if "rfs" in tables:
         yield "rfs", sensitivity_curve(tables["rfs"])
         yield "noise-scatter", noise_scatter(tables["rfs"], tables["class"], classes)
+        yield "rfs-bars", rfs_bars(tables["rfs"])
         yield "irfs", irfs_densities(tables["irfs"], classes)
+        yield "irfs-scatter", probability_scatter(tables["irfs"], classes)
         attributes = attribute_map(tables["drops"])
         if attributes is not None:
             yield "attributes", attributes

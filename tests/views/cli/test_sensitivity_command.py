@@ -84,7 +84,10 @@ def test_the_sample_gives_tables_a_curve_and_heat_maps_and_resumes(tmp_path):
     assert (tmp_path / "out/rfs.png").read_bytes().startswith(b"\x89PNG")
     for name in ("rfs", "class", "group", "drops", "irfs", "saliency", "saliency-class", "answers", "suspects"):
         assert (tmp_path / f"out/{name}.csv").is_file(), name
-    drawn = {"group-architecture", "saliency-group-architecture", "noise-scatter", "irfs", "saliency-class"}
+    drawn = {
+        "group-architecture", "saliency-group-architecture", "noise-scatter", "irfs", "irfs-scatter", "rfs-bars",
+        "saliency-class",
+    }  # fmt: skip
     assert {f"{name}.png" for name in drawn} <= set(os.listdir(tmp_path / "out"))
     again = unswayed(*asked)
     assert "0 measured now, 3 before" in again.stderr

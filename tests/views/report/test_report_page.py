@@ -21,6 +21,7 @@ from unswayed.evaluation.heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
 from unswayed.scene import LOOK_BELOW
 from unswayed.views.report.findings import Findings
+from unswayed.views.report.gallery import flips_of_every_model
 from unswayed.views.report.page import write_report
 from unswayed.views.report.section import drawing
 from unswayed.views.report.settings import ReportSettings
@@ -49,6 +50,7 @@ def test_sections_stand_in_the_promised_order(page: str) -> None:
         "edits",
         "drops",
         "flips",
+        "models",
         "explorer",
         "answers",
         "groups",
@@ -205,6 +207,23 @@ def test_flips_are_right_before_and_wrong_after(world: Path) -> None:
     )
     assert found.total == expected
     assert {flip.edit for flip in found.shown} >= {"size-0.05", "background-random", "size-0.1"}
+
+
+def test_the_same_pictures_are_shown_under_every_model(world: Path) -> None:
+    findings = Findings(world / "predictions", ReportSettings(flips=8))
+    together = flips_of_every_model(findings)
+    assert together and all([view.model for view in views] == findings.models for views in together)
+    rows = pl.concat([pl.read_parquet(path) for path in (world / "predictions").glob("*.parquet")])
+    for view in (view for views in together for view in views):
+        for edit, label, share in (
+            ("original", view.before, view.before_probability),
+            (view.edit, view.after, view.after_probability),
+        ):
+            (row,) = rows.filter(model=view.model, source_id=view.source_id, edit=edit, run=0).iter_rows(named=True)
+            assert (row["predicted"], row["probability"]) == (label, share)
+    # Two models: the pictures that one of them still answers correctly come first.
+    right = [sum(view.after == view.label for view in views) for views in together]
+    assert right[0] == 1 and right == sorted(right, reverse=True)
 
 
 def test_pictures_outside_the_benchmark_are_never_shown(tmp_path: Path) -> None:

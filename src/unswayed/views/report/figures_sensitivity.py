@@ -110,16 +110,70 @@ def noise_scatter(models: pl.DataFrame, classes: pl.DataFrame, names: Sequence[s
                 alpha=0.8 if few else 0.4,
             )  # fmt: skip
         axes.set_title(short(model), fontsize=8)
-    for axes in panels:
-        axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
-        axes.set_aspect("equal")
-    figure.supxlabel("accuracy under noise on the foreground", fontsize=9)
-    figure.supylabel("accuracy under noise on the background", fontsize=9)
+    _foreground_against_background(figure, panels, "accuracy")
     _legend(figure, panels[0], "outside right upper")
     if few and len(panels) > 1:
         _legend(figure, panels[1], "outside right lower")
     return figure
+
+
+def _foreground_against_background(figure: Figure, panels: Sequence[Axes], what: str) -> None:
+    """Name the axes, and draw the diagonal on which noise on the object and on its background cost the same."""
+    for axes in panels:
+        axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+        axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+        axes.set_aspect("equal")
+    figure.supxlabel(f"{what} under noise on the foreground", fontsize=9)
+    figure.supylabel(f"{what} under noise on the background", fontsize=9)
+
+
+def probability_scatter(table: pl.DataFrame, names: Sequence[str]) -> Figure:
+    """Draw the true class's probability under background against foreground noise: a panel per model, a point per
+    picture and level of the first norm, in the colors of the most frequent classes.
+
+    table: of `instance_sensitivity`; names: of the classes.
+    """
+    shown = table.filter(pl.col("norm") == table["norm"][0])
+    order = table["model"].unique(maintain_order=True).to_list()[:MOST_PANELS]
+    figure, panels = _panels(len(order), 2.6)
+    for axes, model in zip(panels, order, strict=True):
+        for place, label in enumerate(_most_frequent(shown)):
+            part = shown.filter((pl.col("model") == model) & (pl.col("label") == label))
+            x, y = part["foreground_probability"], part["background_probability"]
+            faint = min(1.0, 40 / max(len(part), 1) + 0.05)
+            axes.plot(x, y, "o", color=COLORS[place], markersize=3, markeredgewidth=0, alpha=faint)
+            axes.plot([], [], "o", color=COLORS[place], markersize=4.5, label=names[label])
+        axes.set_title(short(model), fontsize=8)
+    _foreground_against_background(figure, panels, "p(true class)")
+    _legend(figure, panels[0], "outside right upper")
+    return figure
+
+
+def rfs_bars(table: pl.DataFrame) -> Figure:
+    """Draw RFS over all levels with its interval: a bar per model, a panel per norm; table: of `sensitivity`."""
+    shown = table.filter(pl.col("level").is_null())
+    norms, models = (shown[column].unique(maintain_order=True).to_list() for column in ("norm", "model"))
+    figure = new_figure(1.2 + max(3.0, 0.42 * len(models)) * len(norms), 3.4)
+    for axes, norm in zip(figure.subplots(1, len(norms), squeeze=False, sharey=True)[0], norms, strict=True):
+        part = shown.filter(pl.col("norm") == norm)
+        value, low, high = (part[name].fill_null(np.nan).to_numpy() for name in ("rfs", "rfs_low", "rfs_high"))
+        at = range(len(value))
+        axes.bar(at, value, color=[COLORS[place % MOST] for place in at])
+        axes.vlines(at, low, high, color="#444444", linewidth=1.2)
+        axes.axhline(0, color=QUIET, linewidth=0.8)
+        axes.set_xticks(at, map(short, part["model"]), rotation=40, ha="right", rotation_mode="anchor", fontsize=8)
+        axes.set_title(norm, fontsize=9)
+        axes.set_ylim(-1.05, 1.05)
+        axes.tick_params(labelsize=8)
+        plain(axes, "y")
+    figure.supylabel("RFS over all levels", fontsize=9)
+    return figure
+
+
+def _most_frequent(table: pl.DataFrame) -> list[int]:
+    """Return the labels with the most rows, as many as there are colors, in order."""
+    counts = table.group_by("label").len().sort("len", "label", descending=[True, False])["label"].to_list()
+    return sorted(counts[:MOST])
 
 
 def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
@@ -133,8 +187,7 @@ def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
     order = table["model"].unique(maintain_order=True).to_list()[:MOST_PANELS]
     figure, panels = _panels(len(order), 2.6)
     at = np.linspace(-1, 1, 201)
-    counts = shown.group_by("label").len().sort("len", "label", descending=[True, False])["label"].to_list()
-    chosen = sorted(counts[:MOST])
+    chosen = _most_frequent(shown)
     for axes, model in zip(panels, order, strict=True):
         part = shown.filter(pl.col("model") == model)
         everything = _density(part["irfs"].to_numpy(), at)

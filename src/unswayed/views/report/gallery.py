@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,11 @@ from markupsafe import Markup
 
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
-from unswayed.views.text import joined, percent, plural
+from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
-from .pictures import SIDE, Album, data_address, overlay
-from .section import Section, chooser, filtered, paragraphs, render
+from .pictures import SIDE, Album, data_address, overlay, picture_sheet
+from .section import Section, chooser, figure_bytes, filtered, paragraphs, render, short
 from .sections import missing_words
 
 LOST, GAINED = "right to wrong", "wrong to right"
@@ -132,6 +133,69 @@ def _card(
 
 def _answer(name: str, share: float | None, right: bool | None) -> str:
     return f"{name}, {percent(share)}: {'right' if right else 'wrong'}"
+
+
+MOST_TOGETHER, MOST_MODELS = 3, 6  # flips and models side by side
+
+
+def flips_of_every_model(findings: Findings) -> list[list[Flip]]:
+    """Return a few flips as every model saw the same two pictures; first those on which about half were wrong."""
+    models = findings.models[:MOST_MODELS]
+    lost = {flip.source_id: flip for flip in reversed(findings.flips.shown) if not flip.gained}
+    together = []
+    for flip in reversed(lost.values()) if len(models) > 1 else ():
+        ours = (pl.col("source_id") == flip.source_id) & pl.col("edit").cast(pl.String).is_in([flip.edit, ORIGINAL])
+        rows = findings.answers.filter(ours & pl.col("run").is_in([0, flip.run])).sort("run")
+        seen = {
+            (model, edit): (label, share)
+            for model, edit, label, share in rows.select(
+                pl.col("model", "edit").cast(pl.String), "predicted", "probability"
+            ).iter_rows()
+        }
+        if all((model, edit) in seen for model in models for edit in (flip.edit, ORIGINAL)):
+            views = []
+            for model in models:
+                (before, sure), (after, still) = seen[model, ORIGINAL], seen[model, flip.edit]
+                views.append(
+                    replace(
+                        flip, model=model, before=before, before_probability=sure, after=after, after_probability=still
+                    )
+                )
+            together.append(views)
+    wrong = [sum(view.after != view.label for view in views) for views in together]
+    order = np.argsort([abs(count - len(models) / 2) for count in wrong], kind="stable")[:MOST_TOGETHER]
+    return [together[place] for place in order]
+
+
+def models_section(
+    findings: Findings, album: Album, together: Sequence[Sequence[Flip]], heat: Mapping[Flip, HeatMaps]
+) -> Section | None:
+    """Return a few flips under every model side by side, with the heat maps that there are; None without pictures."""
+    from PIL import Image
+
+    rows = []
+    for views in zip(*together, strict=True):
+        pictures: list[np.ndarray] = []
+        texts: list[str] = []
+        for flip in views:
+            samples = f"{flip.source_id}/original/0", flip.sample_id
+            plain = album.pictures(samples)
+            if len(plain) < 2:
+                return None
+            pictures += heat.get(flip, [plain[sample] for sample in samples])
+            for label, share in ((flip.before, flip.before_probability), (flip.after, flip.after_probability)):
+                mark = "right" if label == flip.label else "wrong"
+                texts.append(f"{short(findings.class_name(label))}, {percent(share)}\n{mark}")
+        rows.append((pictures, texts))
+    if not rows:
+        return None
+    shown = "; ".join(f"{findings.class_name(views[0].label)}, {findings.words[views[0].edit]}" for views in together)
+    figure = picture_sheet(rows, [short(view.model) for view in together[0]])
+    caption = f"Before and after: {shown}. The same pictures for every model, those on which they disagree most."
+    drawn = np.asarray(Image.open(io.BytesIO(figure_bytes(figure, "png"))).convert("RGB"))
+    picture = tag("img", src=data_address(drawn, drawn.shape[1]), alt=caption, style="width: 100%")
+    body = tag("figure", picture, tag("figcaption", caption), class_="figure")
+    return Section("models", "One picture, several models", body, {"models": figure})
 
 
 @dataclass(eq=False)

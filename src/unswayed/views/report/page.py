@@ -31,7 +31,17 @@ from unswayed.views.text import joined, percent, plural, tag
 
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
 from .findings import Findings
-from .gallery import Explain, as_script, explorer_section, gallery_section, heat_maps_of_flips, page_data, pictures_of
+from .gallery import (
+    Explain,
+    as_script,
+    explorer_section,
+    flips_of_every_model,
+    gallery_section,
+    heat_maps_of_flips,
+    models_section,
+    page_data,
+    pictures_of,
+)
 from .pictures import Album
 from .section import Section, csv_files, drawing, paragraphs, render, write_assets
 from .sections import accuracy_section, answers_section, curves_section, drops_section, edits_section, groups_section
@@ -83,6 +93,9 @@ def write_report(
     flips = findings.flips.shown
     count = min(settings.heat_maps, len(flips))
     chosen = [flips[place * len(flips) // count] for place in range(count)]  # evenly spaced
+    together = flips_of_every_model(findings)
+    if settings.heat_maps:
+        chosen = list(dict.fromkeys([*chosen, *(view for views in together for view in views)]))
     heat, notes = heat_maps_of_flips(
         findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
     )
@@ -93,6 +106,7 @@ def write_report(
             edits_section(findings, album),
             drops_section(findings),
             gallery_section(findings, album, heat, notes, settings.draw),
+            models_section(findings, album, together, heat),
             explorer_section(findings, data, len(data["strips"])),
             answers_section(findings),
             groups_section(findings),
