@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from unswayed.errors import BadPicture, UserError, missing_extra, unknown
+from unswayed.errors import BadPicture, UserError, need, unknown
 
 
 def test_an_error_says_what_was_given_what_is_allowed_and_what_to_run():
@@ -41,4 +41,7 @@ def test_a_name_like_no_other_gets_no_guess_and_a_long_list_is_cut():
 
 
 def test_a_missing_extra_names_the_pip_line():
-    assert "pip install 'unswayed[app]'" in str(missing_extra("gradio", "app"))
+    need("app", "json")
+    with pytest.raises(UserError, match="the package 'no_such_thing', which is not installed") as error:
+        need("app", "json", "no_such_thing")
+    assert error.value.run == "pip install 'unswayed[app]'"

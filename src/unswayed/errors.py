@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Collection, Iterable
+from importlib.util import find_spec
 
 # Control characters, line breaks, and marks that change the direction of text: what prints them may obey them.
 CONTROLS = r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]"
@@ -89,7 +90,13 @@ def reason_of(error: BaseException) -> str:
     return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
 
 
-def missing_extra(package: str, extra: str) -> UserError:
-    """The error for an optional package that is not installed, with the command that installs it."""
-    given = f"this needs the package '{package}', which is not installed"
-    return UserError(given, run=f"pip install 'unswayed[{extra}]'")
+def missing(packages: Iterable[str]) -> list[str]:
+    """Those of the packages that are not installed."""
+    return [package for package in packages if find_spec(package) is None]
+
+
+def need(extra: str, *packages: str) -> None:
+    """Raises UserError with the command that installs the extra if one of these packages is not installed."""
+    for package in missing(packages):
+        given = f"this needs the package '{package}', which is not installed"
+        raise UserError(given, run=f"pip install 'unswayed[{extra}]'")

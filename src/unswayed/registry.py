@@ -12,10 +12,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from typing import Any, Generic, TypeVar, cast
 
-from unswayed.errors import UserError, missing_extra, unknown
+from unswayed.errors import UserError, missing, need, unknown
 
 T = TypeVar("T")
 
@@ -41,7 +40,7 @@ class Part:
 
     def missing(self) -> list[str]:
         """The needed packages that are not installed."""
-        return [package for package in self.needs if find_spec(package) is None]
+        return missing(self.needs)
 
 
 def declare(**about: Any) -> Callable[[T], T]:
@@ -114,8 +113,8 @@ class Registry(Generic[T]):
         if name not in self._own and name not in self._outside:
             raise unknown(self.kind, name, self.names(), run=self._run)
         part = self.part(name)
-        if name in self._own and (missing := part.missing()):
-            raise missing_extra(missing[0], part.extra or name)
+        if name in self._own:
+            need(part.extra or name, *part.needs)
         return part
 
     def load(self, name: str) -> T:

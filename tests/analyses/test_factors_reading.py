@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import polars as pl
 import pytest
@@ -164,12 +166,7 @@ def test_annotations_that_are_not_there_name_the_line_that_installs_them(tmp_pat
         load_annotations("tops", folder=world)
     with pytest.raises(UserError, match="no partition"):
         load_annotations("top", "test", folder=world)
-    from importlib.metadata import PackageNotFoundError
-
-    def missing(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("unswayed.sources.imagenet_x.distribution", missing)
+    monkeypatch.setitem(sys.modules, "imagenet_x", None)
     with pytest.raises(UserError, match=r"unswayed\[imagenetx\]"):
         load_annotations()
 

@@ -249,6 +249,6 @@ def test_a_working_copy_can_be_deleted_at_any_time(memory, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("scheme", "package"), [("s3", "s3fs"), ("gs", "gcsfs"), ("az", "adlfs")])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(scheme, package, monkeypatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.errors.find_spec", lambda name: None)
     with pytest.raises(UserError, match=rf"'{package}'.*\n.*pip install 'unswayed\[{scheme}\]'"):
         local_copy(f"{scheme}://bucket/bench")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from unswayed.choices import Frame
-from unswayed.errors import BadPicture, UserError
+from unswayed.errors import BadPicture, UserError, need
 from unswayed.labels import LabelSpace
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
@@ -161,6 +161,10 @@ def explain_pairs(
     """
     found: list[Maps | None] = [None] * len(pairs)
     notes: list[str] = []
+    try:
+        need("studies", "pytorch_grad_cam")
+    except UserError as error:
+        return found, [f"No heat maps: {error.given}; {error.run}"] if pairs else []
     for model in dict.fromkeys(pair.model for pair in pairs):
         places = [place for place, pair in enumerate(pairs) if pair.model == model]
         try:

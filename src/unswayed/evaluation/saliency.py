@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from unswayed.choices import Frame
-from unswayed.errors import BadPicture, UserError, unknown
+from unswayed.errors import BadPicture, UserError, need, unknown
 from unswayed.files.whole import parse_json
 from unswayed.jobs.parts import ItemTable
 from unswayed.masks.checks import mask_origins, mask_warnings
@@ -97,6 +97,7 @@ def explainer(
     """
     if method not in METHODS:
         raise unknown("saliency method", method, METHODS)
+    need("studies", "pytorch_grad_cam")
     import pytorch_grad_cam
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
 

@@ -20,7 +20,7 @@ import torch
 
 from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import ClassColumn, Frame
-from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
+from unswayed.errors import BadPicture, CannotWrite, UserError, need, reason_of
 from unswayed.files.records import read_object
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import remove_file, write_bytes, write_json
@@ -131,6 +131,8 @@ def run_study(
     pictures, is_benchmark = probes.pictures
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
+    if saliency or is_benchmark or spurious:
+        need("studies", "pytorch_grad_cam", "sklearn")
     study = Study(Path(folder), pictures.labels.classes, [], [])
     if not is_benchmark:
         _require_same(study.folder, settings)

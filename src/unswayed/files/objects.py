@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import importlib.util
 import logging
 import re
 import threading
@@ -20,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from unswayed.errors import UserError, missing_extra
+from unswayed.errors import UserError, need
 
 # Scheme -> the package that opens it, which is the extra of the same name; None needs no package.
 SCHEMES: dict[str, str | None] = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": None}
@@ -109,8 +108,8 @@ def opened(verb: str, address: str) -> Iterator[Any]:
     becomes a UserError that names the object and the cause."""
     scheme = address.partition("://")[0]
     package = SCHEMES[scheme]
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise missing_extra(package, scheme)
+    if package is not None:
+        need(scheme, package)
     import fsspec
 
     for name in _LOGGERS if not logging.getLogger(_LOGGERS[0]).handlers else ():

@@ -34,7 +34,7 @@ LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPEN
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
 # What a new process inherits is set for a moment, which two threads must not do at the same time.
 _STARTING = threading.Lock()
-SLOW_IMPORTS = ("torch", "torchvision", "timm", "cv2", "pyarrow.parquet", "skimage", "scipy.special")
+SLOW_IMPORTS = ("torch", "torchvision", "timm", "cv2", "pyarrow.parquet", "scipy.special")
 
 
 @dataclass(eq=False)

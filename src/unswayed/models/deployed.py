@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from unswayed.errors import UserError, check_known, first_line, missing_extra
+from unswayed.errors import UserError, check_known, first_line, need
 from unswayed.files.records import read_object
 from unswayed.files.whole import sha256, write_bytes, write_json
 from unswayed.jobs import choose_device
@@ -150,11 +150,7 @@ def write_sidecar(path: str | Path, model: Classifier, **settings: object) -> No
 
 def export_onnx(model: Classifier, path: str | Path) -> None:
     """Write the network as ONNX with a free batch size, and FILE.json with its transform and classes."""
-    try:
-        import onnx  # noqa: F401
-        import onnxscript  # noqa: F401
-    except ImportError as error:
-        raise missing_extra(error.name or "onnxscript", "models") from None
+    need("models", "onnx", "onnxscript")
     module = copy.deepcopy(model.module).cpu().float().eval().to(memory_format=torch.contiguous_format)
     example = torch.zeros(2, 3, model.transform.crop, model.transform.crop)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unswayed.errors import UserError, first_line, missing_extra
+from unswayed.errors import UserError, first_line, need
 
 if TYPE_CHECKING:
     import torch
@@ -73,10 +73,9 @@ def open_session(path: str | Path, extra: str = "models", kind: str = "network")
 
     extra: of this package, for the error where onnxruntime is not installed; kind: what an error calls the file.
     """
-    try:
-        import onnxruntime
-    except ImportError:
-        raise missing_extra("onnxruntime", extra) from None
+    need(extra, "onnxruntime")
+    import onnxruntime
+
     if not Path(path).is_file():
         raise UserError(f"the network {path} does not exist", allowed="onnx:FILE, an ONNX network")
     import torch

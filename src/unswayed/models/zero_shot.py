@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from unswayed.errors import UserError, check_known, missing_extra, unknown
+from unswayed.errors import UserError, check_known, need, unknown
 from unswayed.files.whole import read_names
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
@@ -107,10 +107,9 @@ def class_names(spec: Spec, space: LabelSpace) -> tuple[str, ...]:
 
 def _curated() -> ModuleType:
     """The class names and templates of CLIP's authors, which open_clip contains."""
-    try:
-        from open_clip import zero_shot_metadata
-    except ImportError:
-        raise missing_extra("open_clip", "models") from None
+    need("models", "open_clip")
+    from open_clip import zero_shot_metadata
+
     return zero_shot_metadata
 
 

@@ -14,12 +14,15 @@ from .source import Entry, Source
 __all__ = ["SOURCES", "Entry", "Source", "Spec", "is_combined", "list_sources", "open_source"]
 
 
-def _part(opener: str, summary: str, usage: str = "", uses_network: bool = False, **facts: bool) -> Part:
-    return Part(f"{__name__}.{opener}", summary, usage, uses_network=uses_network, facts=facts)
+def _part(
+    opener: str, summary: str, usage: str = "", uses_network: bool = False, needs: tuple[str, ...] = (), **facts: bool
+) -> Part:
+    return Part(f"{__name__}.{opener}", summary, usage, needs, uses_network=uses_network, facts=facts)
 
 
 # Facts: `has_masks`: whether its pictures can be edited; `combined`: no single file shows a scene.
 _CUTOUTS = "objects with an alpha channel over a background"
+_COCO = "the objects of a COCO annotation file"
 _IMAGES = "labeled pictures without masks, to be classified and not edited"
 _PETS, _VOC = "Oxford-IIIT Pet, 37 breeds of cats and dogs", "the segmented objects of PASCAL VOC"
 SOURCES: Registry[Callable[[Spec], Source]] = Registry(
@@ -30,7 +33,7 @@ SOURCES: Registry[Callable[[Spec], Source]] = Registry(
         "images": _part("folder:open_images", _IMAGES, "images:PATH", has_masks=False),
         "imagenet-s": _part("imagenet_s:open_imagenet_s", "ImageNet-S with 50, 300 or 919 classes", "imagenet-s:PATH"),
         "cutouts": _part("cutouts:open_cutouts", _CUTOUTS, "cutouts:PATH", combined=True),
-        "coco": _part("coco:open_coco", "the objects of a COCO annotation file", "coco:ANNOTATIONS"),
+        "coco": _part("coco:open_coco", _COCO, "coco:ANNOTATIONS", needs=("pycocotools",)),
         "rival10": _part("rival10:open_rival10", "RIVAL10, with the masks of its attributes", "rival10:PATH"),
         "oxford-pet": _part("torchvision_sets:open_oxford_pet", _PETS, "oxford-pet:PATH", uses_network=True),
         "voc": _part("torchvision_sets:open_voc", _VOC, "voc:PATH", uses_network=True),

@@ -14,14 +14,14 @@ import contextlib
 import functools
 import hashlib
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from unswayed.errors import UserError, missing_extra, unknown
+from unswayed.errors import UserError, need, unknown
 from unswayed.files.records import fits
 from unswayed.files.storage import cache_folder
 from unswayed.files.tables import Column, read_checked
@@ -160,11 +160,8 @@ def annotations_folder(given: str | Path | None = None) -> Path:
         if not folder.is_dir():
             raise UserError(f"there is no annotations folder {folder}", run="pip install 'unswayed[imagenetx]'")
         return folder
-    try:
-        package = distribution("imagenet-x")
-    except PackageNotFoundError:
-        raise missing_extra("imagenet-x", "imagenetx") from None
-    return Path(str(package.locate_file("imagenet_x"))) / "annotations"
+    need("imagenetx", "imagenet_x")
+    return Path(str(distribution("imagenet-x").locate_file("imagenet_x"))) / "annotations"
 
 
 def read_factors(path: Path) -> pl.DataFrame:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
 
 from command_line import refusal, run_cli
-from unswayed.views.app import page
 
 
 def test_without_gradio_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(page, "find_spec", lambda name: None if name == "gradio" else importlib.util.find_spec(name))
+    monkeypatch.setitem(sys.modules, "gradio", None)
     refusal(run_cli("app"), run="pip install 'unswayed[app]'")
 
 

@@ -221,14 +221,14 @@ def test_what_the_environment_switches_on_is_said(monkeypatch):
     lines = []
     assert chosen_trackers([], lines.append) == {} and lines == []
     monkeypatch.setenv("WANDB_PROJECT", "birds")
-    monkeypatch.setattr("unswayed.registry.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.errors.find_spec", lambda name: None)
     assert chosen_trackers([], lines.append) == {}
     assert lines == ["WANDB_PROJECT is set, but wandb is not installed: pip install 'unswayed[wandb]'"]
-    monkeypatch.setattr("unswayed.registry.find_spec", lambda name: object())
+    monkeypatch.setattr("unswayed.errors.find_spec", lambda name: object())
     assert list(chosen_trackers([], lines.append)) == ["wandb"]
     assert lines[1:] == ["recording in wandb, because WANDB_PROJECT is set; --track none turns it off"]
     assert chosen_trackers(["none"], pytest.fail) == {}
-    monkeypatch.setattr("unswayed.registry.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.errors.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'unswayed\[mlflow\]'"):
         chosen_trackers(["mlflow"], pytest.fail)
     with pytest.raises(UserError, match="did you mean 'mlflow'"):

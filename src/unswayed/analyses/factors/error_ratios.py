@@ -7,7 +7,7 @@ import polars as pl
 from scipy import special
 from scipy.special import expit
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, need, unknown
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
 from ..statistics.paired import expected_calibration_error, percentiles
@@ -223,6 +223,7 @@ def logistic_regression(design: np.ndarray, successes: np.ndarray, trials: np.nd
 
     `design` is (rows, k) with the intercept first; `successes` and `trials` are (rows,).
     """
+    need("studies", "sklearn")
     from sklearn.linear_model import LogisticRegression
 
     # Two weighted rows for each pattern, its successes and its failures.

@@ -39,9 +39,9 @@ def agreement(answers: Mapping[str, Mapping[str, str]]) -> Agreement | None:
     equal = float(((counts**2).sum(axis=1) - per_item).sum() / (n * per_item * (per_item - 1))) if n else float("nan")
     if per_item > 2:
         return Agreement(fleiss_kappa(counts), "Fleiss", per_item, n, equal)
-    from sklearn.metrics import cohen_kappa_score
-
-    kappa = float(cohen_kappa_score(*zip(*table, strict=True))) if len(kinds) > 1 else float("nan")
+    first, second = zip(*table, strict=True) if table else ((), ())
+    chance = sum(first.count(kind) * second.count(kind) for kind in kinds) / n**2 if n else 1.0
+    kappa = (equal - chance) / (1 - chance) if chance < 1 else float("nan")
     return Agreement(kappa, "Cohen", 2, n, equal)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, need, unknown
 from unswayed.files.tensor_files import write_tensor_file
 from unswayed.files.whole import read_json, sha256, write_json
 
@@ -260,12 +260,9 @@ def _set_heads(unet: Any, heads: int) -> None:
 
 
 def _unet_class() -> Any:
-    try:
-        from diffusers import UNet2DModel
-    except ImportError:
-        raise UserError(
-            "this network needs the package diffusers, which is not installed", run="pip install diffusers"
-        ) from None
+    need("diffusers", "diffusers")
+    from diffusers import UNet2DModel
+
     return UNet2DModel
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, need
 
 from . import fill, read_tensors, refuse_broken
 from .adm import MULTIPLIERS, convert, read_sidecar
@@ -49,6 +49,7 @@ class NoisyClassifier(nn.Module):
     def __init__(self, base: int, plan: list[tuple[int, int, bool, bool]], pool: tuple[int, int, int]) -> None:
         """plan: (inputs, outputs, halves, attends) of each block; pool: positions, head channels, classes."""
         super().__init__()
+        need("diffusers", "diffusers")
         from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 
         positions, head, self.classes = pool

@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
-from unswayed.errors import UserError, missing_extra
+from unswayed.errors import UserError, need
 from unswayed.files.locks import Lock, is_held
 
 from . import AppSettings
@@ -69,8 +68,7 @@ def build_page(studio: Studio, results: Results) -> Any:
 @contextmanager
 def served(settings: AppSettings) -> Iterator[tuple[str, Any]]:
     """Serve the page inside the block and yield its address and the page; its private folder is deleted afterwards."""
-    if find_spec("gradio") is None:
-        raise missing_extra("gradio", "app")
+    need("app", "gradio")
     predictions, benchmark = settings.predictions, settings.benchmark
     if predictions is None and benchmark is not None:
         raise UserError(
