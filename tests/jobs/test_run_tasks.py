@@ -12,7 +12,7 @@ import crew
 from command_line import refused
 from outside_package import path_with
 from unswayed.errors import UserError
-from unswayed.jobs import EngineSettings, WorkerState, run_tasks
+from unswayed.jobs import EngineSettings, WorkerState, choose_device, choose_devices, run_tasks
 from unswayed.jobs.monitor import View
 from unswayed.jobs.resources import prefetch
 
@@ -229,16 +229,34 @@ def test_a_worker_whose_network_waits_for_pictures_says_how_long():
     assert view.remarks == ["cuda:0 waits for pictures 40% of the time (see --workers)"]
 
 
-def test_a_script_without_a_main_guard_starts_processes(tmp_path):
+@pytest.mark.parametrize("start", ["forkserver", "spawn"])  # spawn: as on macOS and Windows
+def test_a_script_without_a_main_guard_starts_processes(start, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import crew\n"
+        f"import unswayed.jobs.processes\nunswayed.jobs.processes.START = '{start}'\n"
         "from unswayed.jobs import EngineSettings, run_tasks\n"
         "print(sorted(one.result for one in run_tasks(crew.double, range(3), workers=2)))\n"
     )
     environment = {**os.environ, "PYTHONPATH": path_with()}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, env=environment)
     assert (done.stdout, done.returncode) == ("[0, 2, 4]\n", 0), done.stderr
+
+
+def test_processes_that_cannot_be_copied_are_started_anew(monkeypatch):
+    monkeypatch.setattr("unswayed.jobs.processes.START", "spawn")
+    outcomes = run_tasks(crew.double, range(4), workers=2)
+    assert {outcome.task: outcome.result for outcome in outcomes} == {n: 2 * n for n in range(4)}
+
+
+def test_the_gpu_of_a_mac_is_chosen_where_there_is_no_other(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert (choose_devices(), choose_device().type) == (["mps"], "mps")
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert (choose_devices(), choose_device().type) == (["cpu"], "cpu")
 
 
 def test_ahead_keeps_order_works_ahead_and_passes_errors_on():

@@ -77,7 +77,7 @@ def settle(files: Iterable[Waiting]) -> None:
 def _sync(file: Waiting) -> None:
     part, path = file
     with explained(path):
-        handle = os.open(part, os.O_RDONLY)
+        handle = os.open(part, os.O_RDWR)  # Windows flushes no file that is only read
         try:
             os.fsync(handle)
         finally:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from unswayed.benchmark.measures import background_amplitude, glcm_measures
-from unswayed.errors import UserError, need
+from unswayed.errors import UserError
 from unswayed.files.whole import canonical, sha256
 from unswayed.jobs import EngineSettings, device_at
 from unswayed.jobs.monitor import Monitor, View
@@ -241,8 +241,6 @@ def run_distribution(
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more, each once")
-    if fid:
-        need("studies", "torch_fidelity")
     engine = EngineSettings() if engine is None else engine
     sets = sets_of(benchmark, against, limit)
     weights = inception_file(inception) if fid else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, need
 from unswayed.files.downloads import KNOWN, place_of
 from unswayed.files.tensor_files import read_tensor_file
 
@@ -24,6 +24,7 @@ FEATURES = 2048
 
 def inception_file(given: str | Path | None = None) -> Path:
     """The file with the weights: the one given, else the fetched one; the error names the command that gets it."""
+    need("studies", "torch_fidelity")
     path = place_of(INCEPTION) if given is None else Path(given).expanduser()
     if path.is_file():
         return path

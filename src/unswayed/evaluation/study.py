@@ -96,6 +96,13 @@ class Study:
     channels: dict[str, Channels] = field(default_factory=dict)
 
 
+def _kinds(is_benchmark: bool, saliency: bool) -> list[str]:
+    """The probes of a study: of a benchmark only heat maps, of photographs noise and, if wanted, heat maps."""
+    if is_benchmark or saliency:
+        need("studies", "pytorch_grad_cam", "sklearn")
+    return ["saliency"] if is_benchmark else ["noise", "saliency"] if saliency else ["noise"]
+
+
 def run_study(
     spec: str,
     models: Sequence[str],
@@ -131,14 +138,12 @@ def run_study(
     pictures, is_benchmark = probes.pictures
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
-    if saliency or is_benchmark or spurious:
-        need("studies", "pytorch_grad_cam", "sklearn")
     study = Study(Path(folder), pictures.labels.classes, [], [])
     if not is_benchmark:
         _require_same(study.folder, settings)
     if settings.convention == "released":
         study.notes.append(RELEASED)
-    kinds = [*(["noise"] if not is_benchmark else []), *(["saliency"] if saliency or is_benchmark or spurious else [])]
+    kinds = _kinds(is_benchmark, bool(saliency) or spurious)
     with Monitor(study.folder, "sensitivity", "pictures", show) as monitor:
         keys = [(name, kind) for name in models for kind in kinds]
         measured = dict(run_probes(probes, keys, study.folder, engine, monitor, len(pictures)))

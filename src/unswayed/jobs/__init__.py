@@ -120,11 +120,11 @@ _TYPES = ("cpu", "cuda", "mps")
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """The named device; by default the first GPU, else the CPU."""
+    """The named device; by default the first GPU of NVIDIA or Apple, else the CPU."""
     import torch
 
     if name in (None, "auto"):
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(choose_devices()[0].partition(":")[0])
     try:
         device = torch.device(str(name))
     except RuntimeError:
@@ -153,7 +153,8 @@ def choose_devices(names: str | None = None, per_gpu: int = 1) -> list[str]:
     import torch
 
     if names in (None, "auto"):
-        found = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
+        other = "mps" if torch.backends.mps.is_available() else "cpu"
+        found = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or [other]
     else:
         found = [str(choose_device(name.strip())) for name in str(names).split(",")]
     return [name for name in found for _ in range(per_gpu if name.startswith("cuda") else 1)]

@@ -208,7 +208,7 @@ def _machine() -> str:
 
 def _is_dead(beat: dict[str, Any]) -> bool:
     """Whether the process is known to have ended: it was on this machine, or its last heartbeat is old."""
-    if beat.get("machine") == _machine():
+    if beat.get("machine") == _machine() and os.name == "posix":  # on Windows this would send Ctrl-C
         try:
             os.kill(int(beat["process"]), 0)
         except ProcessLookupError:

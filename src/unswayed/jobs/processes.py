@@ -1,7 +1,7 @@
 """Workers in processes of this machine, each with one thread of torch and OpenCV.
 
-A server process imports what the first worker needs and is copied for each process, so that a new one starts in a
-fraction of a second.
+On Linux, a server process imports what the first worker needs and is copied for each process, so that a new one starts
+in a fraction of a second. Elsewhere a process with libraries cannot be copied safely, and each imports them itself.
 
 A process receives the worker once, then one task whenever it wants one. When the parent is gone, the pipe closes and
 the process ends, so a killed run leaves no process behind.
@@ -10,7 +10,6 @@ the process ends, so a killed run leaves no process behind.
 from __future__ import annotations
 
 import contextlib
-import io
 import multiprocessing
 import os
 import pickle
@@ -20,9 +19,8 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import forkserver, popen_forkserver, reduction, resource_tracker, spawn, util
+from multiprocessing import forkserver, resource_tracker, spawn
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess, set_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -32,6 +30,7 @@ from .scheduling import Message, serve
 # Two torch threads on one core are many times slower than one, so each worker has one thread.
 LIBRARIES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM")
 ONE_THREAD = dict.fromkeys(LIBRARIES, "1")
+START = "forkserver" if sys.platform == "linux" else "spawn"
 # What a new process inherits is set for a moment, which two threads must not do at the same time.
 _STARTING = threading.Lock()
 SLOW_IMPORTS = ("torch", "torchvision", "timm", "cv2", "pyarrow.parquet", "scipy.special")
@@ -85,10 +84,10 @@ class Processes:
 
     def start(self, place: str | None) -> _Process:
         ours, theirs = multiprocessing.Pipe()
-        kind = ForkServerProcess if defined_in_script(self.packed) else _WithoutScript
-        with _inherited():
+        kind: Any = multiprocessing.get_context(START)
+        with _inherited(), contextlib.nullcontext() if defined_in_script(self.packed) else _without_script():
             # The server keeps the environment that it was started in, so the current one is sent.
-            process = kind(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
+            process = kind.Process(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
             process.start()
         theirs.close()
         with contextlib.suppress(OSError):  # it has died already, which its closed pipe shows
@@ -114,30 +113,24 @@ class Processes:
                 worker.process.join()
 
 
-class _Popen(popen_forkserver.Popen):
-    """Starts a process that does not run the user's script again; everything else is as in the standard library.
+@contextlib.contextmanager
+def _without_script() -> Iterator[None]:
+    """A block in which this thread starts processes that do not run the user's script again.
 
     So a script that calls us needs no `if __name__ == "__main__"`.
     """
+    prepare, thread = spawn.get_preparation_data, threading.get_ident()
 
-    def _launch(self, process_obj: Any) -> None:
-        prepared = spawn.get_preparation_data(process_obj._name)
-        stream = io.BytesIO()
-        set_spawning_popen(self)
-        try:
-            reduction.dump({key: prepared[key] for key in prepared if not key.startswith("init_main_")}, stream)
-            reduction.dump(process_obj, stream)
-        finally:
-            set_spawning_popen(None)
-        self.sentinel, write_end = forkserver.connect_to_new_process(self._fds)  # type: ignore[attr-defined]
-        self.finalizer = util.Finalize(self, util.close_fds, (os.dup(write_end), self.sentinel))  # type: ignore[attr-defined]
-        with open(write_end, "wb") as pipe:
-            pipe.write(stream.getbuffer())
-        self.pid = forkserver.read_signed(self.sentinel)
+    def prepared(name: str) -> dict[str, Any]:
+        data = prepare(name)
+        own = threading.get_ident() == thread
+        return {key: data[key] for key in data if not (own and key.startswith("init_main_"))}
 
-
-class _WithoutScript(ForkServerProcess):
-    _Popen = staticmethod(_Popen)
+    spawn.get_preparation_data = prepared
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = prepare
 
 
 def preload(worker: Any) -> list[str]:
@@ -151,15 +144,18 @@ def preload(worker: Any) -> list[str]:
 
 def start_server(modules: Iterable[str]) -> None:
     """Start the server before its first process is needed, so that it imports beside what this process does."""
-    multiprocessing.set_forkserver_preload(list(modules))
-    with _inherited():
-        forkserver.ensure_running()
+    if START == "forkserver":
+        multiprocessing.set_forkserver_preload(list(modules))
+        with _inherited():
+            forkserver.ensure_running()
 
 
 def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     multiprocessing.current_process().daemon = False  # so that it may have worker processes of its own
+    if not hasattr(signal, "pthread_sigmask"):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `_inherited` does elsewhere
     inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
     lock = threading.Lock()
 
@@ -195,9 +191,11 @@ def _inherited() -> Iterator[None]:
     """Set what a new process inherits: the number of threads, which libraries read when they are first imported, and
     the blocked signal of Ctrl-C, which reaches only the parent; that then ends its processes."""
     with _STARTING:
-        resource_tracker.ensure_running()  # its first start would unblock the signal
         before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
-        signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        masks = hasattr(signal, "pthread_sigmask")  # not on Windows
+        if masks:
+            resource_tracker.ensure_running()  # its first start would unblock the signal
+            signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         os.environ.update(ONE_THREAD)
         try:
             yield
@@ -205,4 +203,5 @@ def _inherited() -> Iterator[None]:
             for name in ONE_THREAD.keys() - before.keys():
                 os.environ.pop(name, None)
             os.environ.update(before)
-            signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+            if masks:
+                signal.pthread_sigmask(signal.SIG_SETMASK, signals)

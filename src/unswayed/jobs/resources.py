@@ -77,6 +77,9 @@ def kept_heap(device: str = "cpu") -> Iterator[None]:
         libc.malloc_trim(0)
 
 
+_UNKNOWN_MEMORY = 8 << 30  # of Windows, which has no such table
+
+
 def free_bytes(device: torch.device) -> int:
     """The free memory of a GPU, or of this machine."""
     import torch
@@ -88,7 +91,8 @@ def free_bytes(device: torch.device) -> int:
             lines = dict(line.split(":", 1) for line in file)
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else _UNKNOWN_MEMORY
+        return pages // 2
 
 
 def is_out_of_memory(error: BaseException) -> bool:

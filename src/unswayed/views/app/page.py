@@ -107,7 +107,8 @@ def sweep() -> None:
         with suppress(OSError):
             status, lock = folder.stat(), folder / LOCK
             was_locked = lock.is_file() or time.time() - status.st_mtime > LOCKED_WITHIN
-            if status.st_uid == os.getuid() and was_locked and not is_held(lock):
+            ours = not hasattr(os, "getuid") or status.st_uid == os.getuid()  # Windows has a folder for each user
+            if ours and was_locked and not is_held(lock):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -134,6 +134,9 @@ def main() -> None:
     """Run the command line; a user's mistake, or a file that cannot be opened, is printed in full and exits with 2."""
     from unswayed.errors import UserError, printable
 
+    if sys.platform == "win32":  # whose pipes would refuse the lines and signs of tables
+        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stderr.reconfigure(encoding="utf-8")
     try:
         with warnings.catch_warnings():
             # One line without the file of this program, in which no name from a file begins a line.
