@@ -140,6 +140,17 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             empty="There is no grid of two attributes in these predictions",
             options=_RESAMPLED,
         ),
+        "answers": _part(
+            "answers:answer_outcomes",
+            "what became of the questions to vision-language models",
+            title="Answers of vision-language models",
+            notes="Numbers of questions. What is no answer counts as wrong: unmatched, a text that means no class, or "
+            "more than one, such as the example; refused; truncated, longer than max_tokens; malformed, no reply by "
+            "the protocol; timeout; failed, an error of the server. accuracy: in % of all questions; of_answered: in % "
+            "of those with an answer.",
+            empty="No vision-language model is among these predictions",
+            percent=("accuracy", "of_answered"),
+        ),
     },
     group="unswayed.analyses",
     check=lambda _, thing: None if callable(thing) else "a function from a frame of predictions to a frame",
@@ -166,9 +177,12 @@ def tables_help() -> str:
 # A column has the same type in every table; what is not listed is a measure.
 _TEXTS = (
     "model edit kind interval control first second reference attribute side scale source_id target harder met question "
-    "measure verdict reason set note factor norm region method class worst_model grouping"
+    "measure verdict reason set note factor norm region method class worst_model grouping example"
 )
-_COUNTS = "n runs net_n edits models levels more photographs n_right n_wrong"
+_COUNTS = (
+    "n runs net_n edits models levels more photographs n_right n_wrong "
+    "answered unmatched refused truncated malformed timeout failed"
+)
 _FLAGS = "white_box returns"
 
 

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -20,10 +20,11 @@ from unswayed.errors import BadPicture
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.models.answering import Answerer
 from unswayed.models.transforms import Geometry, cropped
+from unswayed.models.vision_language import Shown
 from unswayed.sources.pictures import read_mask, read_picture
 
 from .judging import Truth
-from .model_cards import Picture
+from .model_cards import REPEAT, Picture
 
 AHEAD = 2  # batches that threads decode in advance
 PIECE = 8  # pictures that a thread decodes at a time
@@ -130,7 +131,10 @@ class Decoder:
         if truth is not None:
             room.truths[position] = truth
             for model, prepared in zip(self.asked, room.prepared, strict=True):
-                prepared[position] = model.prepare(image)
+                shown = model.prepare(image)
+                # A question that is asked again is another question to a model whose answers vary.
+                repeated = picture.edit == REPEAT and isinstance(shown, Shown)
+                prepared[position] = replace(shown, repeat=picture.run + 1) if repeated else shown
         return None
 
     def _filled(self, room: Batch, reasons: Sequence[tuple[str, str] | None]) -> Batch:

@@ -34,10 +34,11 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import Parts, write_table
 from unswayed.jobs.table_job import SHARES_EACH, Reply, TableJob
 from unswayed.models.label_mapping import read_groups
-from unswayed.models.opening import MODELS, Model, model_spec
+from unswayed.models.opening import MODELS, Model, is_service, model_spec
 from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import model_key, slug_of, split_alias
 
+from .answers import limits_of, summary, with_repeats
 from .contract import chance_of, suspect_exchange
 from .evaluator import Evaluator, OpenedModel, all_parts, batch_size_for, is_finished
 from .inputs import ORIGINAL, Pictures, open_pictures
@@ -79,11 +80,13 @@ def run_evaluation(
     save_every: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
     show: Callable[[View], None] | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Classify the pictures with every model; write one Parquet file and one card per model to `output`.
 
     pictures: a benchmark's folder or `images:FOLDER`. save_every: seconds between part files. progress: called with
-    the number of predictions made so far and in total; show: with the whole state of the run.
+    the number of predictions made so far and in total; show: with the whole state of the run; tell: with what the
+    answers of a server will cost, before the first is asked for.
 
     A model whose predictions exist already, with the same weights, transform and pictures, is skipped. A model that
     fails is recorded as <model>.failed.json and the others continue; an unknown model source is refused at the start.
@@ -91,7 +94,7 @@ def run_evaluation(
 
     Models that are given by name run in a worker process, so that a model or a picture that ends it fails alone. On
     several devices and on a Ray cluster, worker processes share the pictures. The predictions are the same bytes. A
-    model object runs in this process.
+    model object runs in this process, and so does a model that a server answers for.
     """
     if not models:
         raise UserError("no model is given", allowed="-m lite:0 -m timm:resnet50 …", run="unswayed models")
@@ -100,12 +103,15 @@ def run_evaluation(
     for model in specs.values():
         if isinstance(model, str):
             MODELS.require(model_spec(model).kind)
+    limits_of(settings)  # a wrong budget is refused at once
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )
+    target = with_repeats(target, settings.repeats)
     grouping = read_groups(settings.groups) if settings.groups is not None else None
     folder = make_folder(local_copy(output))
     evaluator = Evaluator(target, folder, settings, specs, grouping, save_every, torch.get_num_threads())
+    evaluator.tell = tell
     require_room(folder, target.described["identity"], target.rows)
 
     def count(view: View) -> None:
@@ -164,8 +170,8 @@ class EvaluationRun:
             ours = [name for name in specs if self._lock(name)]
             refresh(self.folder)
             self.job.count(0)
-            here = [name for name in ours if not isinstance(specs[name], str)]
-            apart = [name for name in ours if isinstance(specs[name], str)]
+            here = [name for name, spec in specs.items() if name in ours and _is_here(spec)]
+            apart = [name for name in ours if name not in here]
             evaluator = replace(self.evaluator, opened={})
             done_here = self.job.run(evaluator, [here], here=self.job.devices[0]) if here else ()
             for name, replies in itertools.chain(done_here, self._run_apart(apart) if apart else ()):
@@ -283,6 +289,11 @@ class EvaluationRun:
         self.job.failed = len(self.failed)
 
 
+def _is_here(model: str | Model) -> bool:
+    """Whether a model runs in this process: an object, or one that a server answers for."""
+    return not isinstance(model, str) or is_service(model)
+
+
 def _named(models: Sequence[str | Model]) -> tuple[dict[str, str | Model], list[str]]:
     """The models by their names in tables, and a remark about each that is left out since it is named twice, by
     whatever path; two different ones with the same file name are refused.
@@ -334,8 +345,10 @@ def _finish(
     labels, predicted = (table[name].filter(originals).fill_null(-1).to_numpy() for name in ("label", "predicted"))
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
-    suspicion = "; ".join(doubt for doubt in (suspected, pictures.doubt, seen.suspicion) if doubt) or None
+    answers, silent, spoken = summary(model.name, table, model.mapping.classes)
+    suspicion = "; ".join(doubt for doubt in (suspected, silent, pictures.doubt, seen.suspicion) if doubt) or None
     told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark, model.card["origin"].get("assumed")])]
+    told += spoken
     warnings = [*filter(None, [suspicion]), *told]
     few = [number for number in notes["adapted"].values() if number < ENOUGH]
     if few:
@@ -354,6 +367,7 @@ def _finish(
         "unreadable": unreadable,
         "originals": {**_accuracy(table["correct"].filter(originals)), "chance": chance_of(model.mapping, model.task)},
         **({} if subset is None else {"subset": {"classes": len(subset), **_accuracy(table["subset_correct"])}}),
+        **({"answers": answers} if answers else {}),
         "suspicion": suspicion,
         "remarks": [*told, *pictures.cautions],
         "warnings": warnings,

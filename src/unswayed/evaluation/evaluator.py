@@ -23,13 +23,16 @@ from unswayed.jobs import device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
 from unswayed.jobs.table_job import Journal, Reply, Share
+from unswayed.models.chat_server import Budget
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
 from unswayed.models.label_mapping import LabelMapping, map_labels, map_objects
 from unswayed.models.opening import Model, open_any
+from unswayed.models.vision_language import VisionLanguageModel
 from unswayed.specs import is_same_model, slug_of, split_alias
 from unswayed.tasks import Task, task_of
 
+from .answers import begin, limits_of
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, PARTS
 from .passes import ModelPass, Pass
@@ -80,7 +83,8 @@ class Evaluator:
 
     specs: the models by their names in tables; those that are no names run in this process. lanes: how many batches a
     CPU classifies beside each other; processes: how many evaluators share the machine; counted: called with the number
-    of new predictions after every batch.
+    of new predictions after every batch. tell: called with what the answers of a server will cost; budget: of all
+    models that are asked elsewhere.
     """
 
     pictures: Pictures
@@ -92,12 +96,14 @@ class Evaluator:
     lanes: int = 1
     processes: int = 1
     counted: Callable[[int], None] | None = None
+    tell: Callable[[str], None] | None = None
+    budget: Budget | None = None
     opened: dict[str, Loaded | Reply] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process gets: it opens the models itself."""
         specs = {name: model for name, model in self.specs.items() if isinstance(model, str)}
-        return {**self.__dict__, "specs": specs, "opened": {}, "counted": None}
+        return {**self.__dict__, "specs": specs, "opened": {}, "counted": None, "tell": None, "budget": None}
 
     def journal(self, share: Share) -> Path:
         return self.folder / PARTS / f"{slug_of(str(share.tables[0]))}.{share.number}-{share.count}.journal"
@@ -184,9 +190,13 @@ class Evaluator:
             card, determining = _described(model, mapping, pictures, size)
             opened = OpenedModel(name, model.name, model.slug, mapping, card)
             _check_owner(self.folder / f"{opened.slug}.json", model.name)
+            finished = is_finished(self.folder, opened.slug, opened.fingerprint)
+            if isinstance(model, VisionLanguageModel) and not finished:
+                self.budget = self.budget or Budget(limits_of(settings))
+                begin(model, pictures, self.budget, self.tell)
         except (Exception, SystemExit) as error:
             return Reply(name, error=reason_of(error))
-        if is_finished(self.folder, opened.slug, opened.fingerprint):
+        if finished:
             return Reply(name, name)
         if isinstance(spec, str) and split_alias(spec)[0] is None:
             known = _stored_as(self.folder, spec, determining)

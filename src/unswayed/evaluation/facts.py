@@ -24,6 +24,7 @@ from unswayed.files.whole import parse_json, sha256
 from unswayed.tasks import Task
 
 from .model_cards import (
+    REPEAT,
     WHITE_BOX,
     identity_in,
     identity_of,
@@ -132,6 +133,7 @@ ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 _PHOTOGRAPHS = {
     ORIGINAL: "the photograph, framed as a square; every drop is measured against it",
     SOURCE: "the unchanged source file, before framing",
+    REPEAT: "control: the same question about the photograph again, which shows the model's own noise",
 }
 
 # The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
@@ -199,7 +201,7 @@ class Facts:
 
     def is_control(self, edit: str) -> bool:
         """Return whether the edit is a control, built in or declared by the benchmark."""
-        return edit in CONTROLS or edit in self.controls.values()
+        return edit in CONTROLS or edit == REPEAT or edit in self.controls.values()
 
     def describe(self, edit: str) -> str:
         """Return a short description of an edit; empty if neither the benchmark nor a recipe describes it."""

@@ -33,7 +33,7 @@ STORED = {
     **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
     **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
     **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
-    **dict.fromkeys(("iou", "agreement"), Column("number", lowest=0, highest=1.001)),
+    "iou": Column("number", lowest=0, highest=1.001),
     **dict.fromkeys(("energy", "object_survives"), Column("number")),
     **dict.fromkeys(("top5", "top5_probabilities", "box", "boxes", "box_scores", "box_classes"), Column("list")),
     **dict.fromkeys(("task", "mask", "found_class", "answer_text", "outcome"), Column("text")),
@@ -47,6 +47,7 @@ PARTS = ".parts"
 FAILED = ".failed.json"
 # A field of the card, and of the Parquet file itself, since a stop can leave it beside an earlier card.
 FINGERPRINT = "fingerprint"
+REPEAT = "repeat"  # the edit of rows in which a model was asked about an original again
 WHITE_BOX = "white_box"  # a field of the card, and a column that `read_predictions` adds
 SCHEMA = pa.schema(
     [
@@ -79,12 +80,11 @@ SCHEMA = pa.schema(
         ("boxes", pa.list_(pa.float32())),
         ("box_scores", pa.list_(pa.float32())),
         ("box_classes", pa.list_(pa.int32())),
-        # Of a vision-language model: its words; what became of the question; the place of the right answer among the
-        # choices, from 0; the share of repeated answers that agree with this one; what the answer cost.
+        # Of a vision-language model: its words; what became of the question; the place of the chosen option among the
+        # choices, from 0; how many tokens the question and the answer took.
         ("answer_text", pa.string()),
         ("outcome", pa.string()),
         ("choice_position", pa.int32()),
-        ("agreement", pa.float32()),
         ("tokens", pa.int32()),
     ]
 )
@@ -370,7 +370,7 @@ def stored_differences(
     """
 
     table = read_checked(path, STORED, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
-    there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist()}
+    there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist() if row["edit"] != REPEAT}
     now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
     shared = there.keys() & now.keys()
     same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))

@@ -28,6 +28,14 @@ class EvaluateSettings(EngineSettings):
         str | Path | None, Option('JSON file of class groups: {"dog": ["beagle", …], …}.', metavar="FILE")
     ] = None
     limit: Annotated[int | None, Option("Only the first N scenes.")] = None
+    repeats: Annotated[int, Option("Ask about each original N more times: the model's own noise.", "N", least=0)] = 0
+    budget: Annotated[
+        str | None,
+        Option("The most that `openai:` models may ask in this run: `requests=500`, `tokens=200000` or both."),
+    ] = None
+    concurrency: Annotated[int, Option("Questions to a server at the same time.", "N", least=1, most=64)] = 4
+    rate: Annotated[float | None, Option("The most questions to a server in a minute.", "N")] = None
+    timeout: Annotated[float, Option("Seconds to wait for a server's answer.", "SECONDS", least=0.1)] = 60.0
     verify: Annotated[bool, Option("Run all checks of `unswayed verify` first, not only the file hashes.")] = False
 
     def __post_init__(self) -> None:
@@ -38,11 +46,17 @@ class EvaluateSettings(EngineSettings):
         for name, value in (("batch size", self.batch_size), ("limit", self.limit)):
             if value is not None and value < 1:
                 raise UserError(f"the {name} is {value}", allowed="1 or more")
+        least = {"repeats": 0, "concurrency": 1, "timeout": 0.1, "rate": 0.001}
+        for name, number in least.items():
+            value = getattr(self, name)
+            if value is not None and not number <= value:
+                raise UserError(f"the setting {name} is {value}", allowed=f"{number:g} or more")
 
     def on_card(self) -> dict[str, Any]:
         """Return the settings that a card contains: those that determine which predictions it describes."""
         groups = None if self.groups is None else str(self.groups)
-        return {"transform": self.transform, "precision": self.precision, "groups": groups, "limit": self.limit}
+        named = {name: getattr(self, name) for name in ("transform", "precision", "limit", "repeats")}
+        return {**named, "groups": groups}
 
 
 NORMS = ("linf", "l2", "both")

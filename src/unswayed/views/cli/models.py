@@ -98,6 +98,7 @@ def evaluate(
     - `unswayed evaluate bench -m timm:resnet50.a1_in1k -m timm:resnet50.a1_in1k+tencrop -o predictions`
     - `unswayed evaluate images:/data/imagenet/val -m torchvision:resnet50/IMAGENET1K_V2 -o predictions`
     - `unswayed evaluate bench -m python:mine.py:build -o predictions --transform paper`
+    - `unswayed evaluate bench -m 'openai:http://localhost:8000/v1?model=NAME' -o predictions --budget requests=500`
 
     Pictures are decoded once for all models. Each model gets one Parquet file and one card (JSON). Running the same
     command again does only what is missing; a model whose weights have changed is evaluated again. If a model fails,
@@ -116,7 +117,7 @@ def evaluate(
     from unswayed.evaluation.model_cards import read_cards
 
     with progress_view() as show:
-        done = run_evaluation(benchmark, model, output, settings, show=show)
+        done = run_evaluation(benchmark, model, output, settings, show=show, tell=say)
     if done.unfinished:
         unfinished_shards(done.unfinished, output)
     warn([*done.remarks, *(line for lines in done.warnings.values() for line in lines)])

@@ -1,0 +1,146 @@
+"""What vision-language models need of an evaluation: questions asked again, an estimate of what they cost, and a
+summary of what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from unswayed.errors import BadPicture, UserError, printable
+from unswayed.models.chat_server import Budget, Limits
+from unswayed.models.vision_language import Service, VisionLanguageModel
+from unswayed.sources.pictures import read_picture
+
+from .inputs import ORIGINAL, Pictures
+from .model_cards import REPEAT
+from .settings import EvaluateSettings
+
+ANSWERED = "answered"
+SHOWN = 10  # texts that mean no class, in a card
+BINS = 10  # into which the positions in a list of options are divided
+SURE = 0.01  # significance level of a preference for positions
+
+
+def with_repeats(pictures: Pictures, repeats: int) -> Pictures:
+    """The pictures, and every original so many times again: what changes then is the model's own noise.
+
+    The repetitions are no part of the benchmark's identity, so that models with and without them can be compared.
+    """
+    if not repeats:
+        return pictures
+    originals = [pictures.rows[place] for place in pictures.originals]
+    again = tuple(
+        replace(row, edit=REPEAT, run=run, sample_id=f"{row.source_id}/{REPEAT}/{run}")
+        for row in originals
+        for run in range(repeats)
+    )
+    described = {**pictures.described, "sha256": f"{pictures.described['sha256']}:repeats={repeats}"}
+    return replace(pictures, rows=(*pictures.rows, *again), described=described)
+
+
+def limits_of(settings: EvaluateSettings) -> Limits:
+    """What a run may ask of servers."""
+    counts = Limits.budget(settings.budget)
+    return Limits(**counts, concurrency=settings.concurrency, per_minute=settings.rate, timeout=settings.timeout)
+
+
+def begin(
+    model: VisionLanguageModel, pictures: Pictures, budget: Budget, tell: Callable[[str], None] | None = None
+) -> None:
+    """Give a model that is asked elsewhere its budget, and tell what its answers will cost; refused if that is more
+    requests than the budget has left."""
+    if not isinstance(model.talker, Service):
+        return
+    server = model.talker.server
+    server.budget = budget
+    questions: dict[str, int] = {}
+    for row in pictures.rows:
+        try:
+            shown = replace(model.prepare(read_picture(row.path)), repeat=row.run + 1 if row.edit == REPEAT else 0)
+        except BadPicture:
+            continue
+        prompt = model.question(shown).prompt
+        questions[server.stored(shown.picture, prompt, shown.repeat)] = server.estimate(prompt)
+    new = [tokens for name, tokens in questions.items() if not server.is_stored(name)]
+    known = f", {len(questions) - len(new):,} of them answered already" if len(new) < len(questions) else ""
+    needed = f"{len(new):,} requests with about {sum(new):,} tokens"
+    if tell is not None:
+        tell(f"{model.name}: {len(questions):,} questions{known}; {needed}")
+    left = None if budget.limits.requests is None else budget.limits.requests - budget.requests
+    if left is not None and len(new) > left:
+        raise UserError(
+            f"{model.name} needs {needed}, and the budget has {left:,} requests",
+            allowed="a larger --budget, or fewer photographs by --limit",
+        )
+
+
+def summary(model: str, table: pa.Table, classes: int) -> tuple[dict[str, Any], str | None, list[str]]:
+    """What became of the questions, for the card; a suspicion, if most of them have no answer; and remarks.
+
+    All three are empty for a model that was not asked questions.
+    """
+    outcomes = Counter(table["outcome"].drop_null().to_pylist())
+    if not outcomes:
+        return {}, None, []
+    texts = zip(table["outcome"].to_pylist(), table["answer_text"].to_pylist(), strict=True)
+    unmatched = Counter(printable(str(text))[:200] for outcome, text in texts if outcome == "unmatched")
+    position = position_preference(table["choice_position"].drop_null().to_numpy(), classes)
+    counted: dict[str, Any] = {
+        "outcomes": dict(outcomes.most_common()),
+        "tokens": int(np.sum(table["tokens"].drop_null().to_numpy())),
+        "unmatched": dict(unmatched.most_common(SHOWN)),
+        **({} if position is None else {"position": position}),
+    }
+    without, remarks = table.num_rows - outcomes[ANSWERED], []
+    listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common() if outcome != ANSWERED)
+    told = f"{model}: {without} of {table.num_rows} questions have no answer and count as wrong: {listed}"
+    if unmatched:
+        told += f", such as {next(iter(unmatched))!r}"
+    suspicion = told if without > table.num_rows / 2 else None
+    if without and suspicion is None:
+        remarks.append(told)
+    if position is not None and position["p"] < SURE:
+        remarks.append(
+            f"{model} prefers some positions in the list of options (p = {position['p']:.2g}): {position['first']:.1%} "
+            f"of its answers are the first option, {position['last']:.1%} the last; {1 / classes:.1%} are expected"
+        )
+    noise = _noise(table)
+    if noise is not None:
+        counted["repeats"] = noise
+        remarks.append(f"{model} gives another answer to {noise['changed']} of {noise['n']} repeated questions")
+    return counted, suspicion, remarks
+
+
+def position_preference(positions: np.ndarray, options: int) -> dict[str, float] | None:
+    """The test whether the chosen positions, from 0, are spread evenly over a list that was shuffled for each answer;
+    None with too few answers.
+
+    >>> position_preference(np.zeros(40, int), 4)["first"], position_preference(np.arange(40) % 4, 4)["p"]
+    (1.0, 1.0)
+    """
+    from scipy.stats import chisquare
+
+    bins = min(options, BINS, len(positions) // 5)
+    if bins < 2:
+        return None
+    places = positions * bins // options
+    expected = np.bincount(np.arange(options) * bins // options, minlength=bins) / options * len(positions)
+    p = float(chisquare(np.bincount(places, minlength=bins), expected).pvalue)
+    first, last = (float((positions == place).mean()) for place in (0, options - 1))
+    return {"n": len(positions), "first": first, "last": last, "mean": float(positions.mean() / (options - 1)), "p": p}
+
+
+def _noise(table: pa.Table) -> dict[str, int] | None:
+    """How many repeated questions have another answer than the first one; None if none was repeated."""
+    columns = ("source_id", "edit", "run", "predicted")
+    rows = list(zip(*(table[name].to_pylist() for name in columns), strict=True))
+    first = {source: predicted for source, edit, run, predicted in rows if edit == ORIGINAL and run == 0}
+    again = [(source, predicted) for source, edit, _, predicted in rows if edit == REPEAT and source in first]
+    if not again:
+        return None
+    return {"n": len(again), "changed": sum(predicted != first[source] for source, predicted in again)}

@@ -1,0 +1,230 @@
+"""Vision-language models: `openai:URL?model=NAME` asks a server, `transformers:NAME` a model on this machine.
+
+The options are the same: `ask=choice|free`, `prompt=TEXT`, `labels=FILE`, `temperature`, `max_tokens`, `seed` (of the
+order of the options, and of the server's sampling), `pixels` (the longest side of the picture that is sent).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import cv2
+import numpy as np
+
+from unswayed.errors import UserError
+from unswayed.files.whole import hash_values
+from unswayed.labels import LabelSpace, imagenet
+from unswayed.specs import Spec, slug_of
+from unswayed.tasks import Task
+
+from .answering import Answer
+from .chat_server import KEY, ChatServer
+from .label_mapping import labels_from
+from .questions import CHOICE, FREE, Question, Reply, interpret, question
+
+OPTIONS = ("ask", "prompt", "labels", "temperature", "max_tokens", "seed", "pixels")
+_SERVER = (*OPTIONS, "model", "key", "logprobs")
+ALTERNATIVES = 20  # tokens whose probabilities are asked for: the most that servers give
+MANY = 8  # pictures without a single answer after which the server counts as gone
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture as it is sent. picture: a hash of its pixels; repeat: how many times it was asked about before."""
+
+    pixels: np.ndarray
+    picture: str
+    repeat: int = 0
+
+
+class Talker(Protocol):
+    """What answers questions: a server, or a network on this machine."""
+
+    @property
+    def identity(self) -> str:
+        """A hash of what answers."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
+        """The replies to prompts about pictures, in their order."""
+
+
+@dataclass(frozen=True, eq=False)
+class VisionLanguageModel:
+    """A model that names the object in a picture. ask: `choice` or `free`; pixels: the longest side that is sent."""
+
+    name: str
+    labels: LabelSpace
+    talker: Talker
+    ask: str
+    template: str
+    seed: int
+    pixels: int
+    origin: Mapping[str, Any]
+    device: str | None = "cpu"
+    precision: str | None = None
+    adapt: Callable[..., None] | None = None
+    task: ClassVar[Task] = "answer"
+
+    @property
+    def spec(self) -> str:
+        return str(self.origin.get("spec", self.name))
+
+    @property
+    def slug(self) -> str:
+        return slug_of(self.name)
+
+    @property
+    def weights_hash(self) -> str:
+        return self.talker.identity
+
+    @property
+    def answers_hash(self) -> str:
+        return self.talker.identity
+
+    @property
+    def nbytes(self) -> int:
+        return self.talker.nbytes
+
+    def card(self) -> dict[str, Any]:
+        return {
+            "model": self.name,
+            "task": self.task,
+            "weights_sha256": self.weights_hash,
+            "transform": {"longest_side": self.pixels, "format": "PNG"},
+            "labels": self.labels.to_json(),
+            "classes": len(self.labels),
+            "precision": self.precision,
+            "device": str(self.device).split(":")[0],
+            "origin": dict(self.origin),
+        }
+
+    def prepare(self, image: np.ndarray) -> Shown:
+        scale = self.pixels / max(image.shape[:2])
+        if scale < 1:
+            size = [max(1, round(side * scale)) for side in image.shape[1::-1]]
+            image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
+        digest = hashlib.sha256(f"{image.shape}".encode() + np.ascontiguousarray(image).tobytes())
+        return Shown(image, digest.hexdigest())
+
+    def question(self, shown: Shown) -> Question:
+        """The question about a picture: the order of its options depends on the picture and the repetition alone."""
+        seed = [self.seed, shown.repeat, int(shown.picture[:16], 16)]
+        return question(self.template, self.labels, seed if self.ask == "choice" else None)
+
+    def answer(self, prepared: Sequence[Shown]) -> list[Answer]:
+        questions = [self.question(shown) for shown in prepared]
+        replies = self.talker.replies([(shown, asked.prompt) for shown, asked in zip(prepared, questions, strict=True)])
+        return [interpret(reply, asked, self.labels) for reply, asked in zip(replies, questions, strict=True)]
+
+
+def vision_language_model(
+    spec: Spec,
+    labels: LabelSpace | None,
+    talker: Talker,
+    origin: Mapping[str, Any],
+    device: str = "cpu",
+    precision: str | None = None,
+) -> VisionLanguageModel:
+    """The model that `spec` names, by the options that all of them take."""
+    ask = spec.one_of("ask", spec.options.get("ask", "choice"), ("choice", "free"))
+    template = spec.options.get("prompt", CHOICE if ask == "choice" else FREE)
+    if ("{}" in template) != (ask == "choice"):
+        raise UserError(
+            f"the prompt is {template!r}",
+            allowed="with ask=choice a text with {} for the list of classes; with ask=free a text without it",
+        )
+    space = labels_from(spec.options, labels) or imagenet()
+    seed, pixels = number(spec, "seed", 0, 0, 2**31), number(spec, "pixels", 1024, 16, 8192)
+    settings = {"ask": ask, "prompt": template, "seed": seed, "pixels": pixels, **origin["settings"]}
+    origin = {**origin, "kind": "vision-language model", "settings": settings}
+    return VisionLanguageModel(str(spec), space, talker, ask, template, seed, pixels, origin, device, precision)
+
+
+def number(spec: Spec, name: str, default: float, least: float, most: float) -> Any:
+    """The value of an option that is a number, whole if its default is."""
+    kind = type(default)
+    try:
+        value = kind(spec.options.get(name, default))
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        allowed = f"{'a whole number' if kind is int else 'a number'} from {least:g} to {most:g}"
+        raise UserError(f"{name} is '{spec.options[name]}'", allowed=allowed)
+    return value
+
+
+def sampling(spec: Spec) -> dict[str, Any]:
+    """How replies are sampled: the most likely token unless the name of the model says otherwise."""
+    return {
+        "temperature": number(spec, "temperature", 0.0, 0, 2),
+        "max_tokens": number(spec, "max_tokens", 64, 1, 100_000),
+    }
+
+
+def check_server(spec: Spec) -> ChatServer:
+    """The server that `spec` names; refused before anything is written, since a name that holds a key is a secret."""
+    spec.check_options(*_SERVER)
+    if "model" not in spec.options:
+        raise UserError("the name of an openai: model states no model", allowed="openai:https://HOST/v1?model=NAME")
+    settings = {**sampling(spec), "seed": number(spec, "seed", 0, 0, 2**31)}
+    if spec.one_of("logprobs", spec.options.get("logprobs", "yes"), ("yes", "no")) == "yes":
+        settings |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
+    return ChatServer(spec.name, spec.options["model"], settings, spec.options.get("key", KEY))
+
+
+def open_openai(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> VisionLanguageModel:
+    """A model of a server with OpenAI's chat protocol."""
+    server = check_server(spec)
+    origin = {"url": server.url, "model": server.model, "settings": dict(server.settings)}
+    return vision_language_model(spec, labels, Service(server), origin)
+
+
+@dataclass(eq=False)
+class Service:
+    """A server as a `Talker`: several questions at once, each asked once. answered: whether it has ever done so."""
+
+    server: ChatServer
+    answered: bool = False
+    nbytes: ClassVar[int] = 0
+
+    @property
+    def identity(self) -> str:
+        return hash_values([[self.server.url, self.server.model]])[0]
+
+    def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
+        named = [self.server.stored(shown.picture, prompt, shown.repeat) for shown, prompt in asked]
+        pool = ThreadPoolExecutor(self.server.limits.concurrency, thread_name_prefix="ask")
+        try:
+            futures = {
+                name: pool.submit(self.server.ask, name, functools.partial(png, shown.pixels), prompt)
+                for name, (shown, prompt) in zip(named, asked, strict=True)
+            }
+            replies = [futures[name].result() for name in named]
+        except BaseException:
+            self.server.stopped.set()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self.server.stopped.clear()
+        without = [reply for reply in replies if reply.outcome in ("timeout", "failed", "malformed")]
+        if len(without) == len(replies) and (not self.answered or len(replies) >= MANY):
+            first = f"{without[0].outcome} {without[0].text}".strip()
+            raise UserError(
+                f"{self.server.url} answered none of {len(replies)} questions in a row, first: {first}",
+                run="the same command, once the server answers; the answers so far are kept",
+            )
+        self.answered = True
+        return replies
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """A picture as a PNG file: pixels alone, without the name or the notes of the file that it came from."""
+    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
