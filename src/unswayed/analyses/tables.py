@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from unswayed.choices import takes
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, chosen_edits, read_facts
 from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
 from unswayed.evaluation.reading import Condition, on_valid_pictures, without_doubted
@@ -94,8 +94,6 @@ def _kept(frame: pl.DataFrame, models: Sequence[str] | None, edits: Sequence[str
             there = frame[column].unique(maintain_order=True).to_list()
             if column == "edit":
                 chosen = chosen_edits(chosen, there)
-            for name in chosen:
-                if name not in there:
-                    raise unknown(column, name, there)
+            check_known(column, chosen, there)
             frame = frame.filter(pl.col(column).is_in(list(chosen)))
     return corrected(frame) if "p_holm" in frame.columns else frame

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.files.storage import address, local_copy
 from unswayed.labels import LabelSpace
 
@@ -66,8 +66,7 @@ class Benchmark(Generic[Picture]):
         """Return the benchmark with the pictures of one edit only, such as `original` or `size-0.05`."""
         import pyarrow.compute as compute
 
-        if name not in self.edits:
-            raise unknown(f"edit in {self.root}", name, self.edits)
+        check_known(f"edit in {self.root}", [name], self.edits)
         part = copy.copy(self)
         for cached in ("edits", "_finished"):
             part.__dict__.pop(cached, None)

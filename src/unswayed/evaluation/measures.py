@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.choices import ClassColumn, check_choice
-from unswayed.errors import BadPicture, UserError, unknown
+from unswayed.errors import BadPicture, UserError, check_known
 
 MASSES = (25, 50, 75)
 MEASURES = (
@@ -223,5 +223,4 @@ def suspects(
 
 def check_measure(measure: str) -> None:
     """Refuse a name that is not a measure of heat maps."""
-    if measure not in MEASURES:
-        raise unknown("measure of alignment", measure, MEASURES)
+    check_known("measure of alignment", [measure], MEASURES)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unswayed.choices import Convention, Frame, check_choice
-from unswayed.errors import BadPicture, UserError, unknown
+from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.whole import canonical, parquet_columns
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
@@ -118,8 +118,7 @@ def add_noise(
     """
     import torch
 
-    if norm not in LEVELS:
-        raise unknown("norm", norm, LEVELS)
+    check_known("norm", [norm], LEVELS)
     if not bool((masks != 0).flatten(1).any(1).all()):
         raise BadPicture("a region's mask is empty, so no noise can be added", allowed="at least one pixel")
     placed = noise * masks[:, None].to(noise.dtype)
@@ -173,8 +172,7 @@ def changed(
 
 def choose_levels(norm: str, text: str | None) -> dict[str, tuple[float, ...]]:
     """Norm -> levels for `linf`, `l2` or `both`: those in `text`, or the published ones if None."""
-    if norm not in (*LEVELS, "both"):
-        raise unknown("norm", norm, (*LEVELS, "both"))
+    check_known("norm", [norm], (*LEVELS, "both"))
     if norm == "both":
         if text is not None:
             raise UserError(
@@ -235,8 +233,7 @@ class NoiseSettings:
 
     def __post_init__(self) -> None:
         for norm, levels in self.levels.items():
-            if norm not in LEVELS:
-                raise unknown("norm", norm, LEVELS)
+            check_known("norm", [norm], LEVELS)
             if not all(np.isfinite(level) and level > 0 for level in levels):
                 raise UserError(f"the {norm} levels are {levels}", allowed="numbers above 0")
         if self.seeds < 1:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from unswayed.choices import Frame
-from unswayed.errors import BadPicture, UserError, need, unknown
+from unswayed.errors import BadPicture, UserError, check_known, need
 from unswayed.files.whole import parse_json
 from unswayed.jobs.parts import ItemTable
 from unswayed.masks.checks import mask_origins, mask_warnings
@@ -95,8 +95,7 @@ def explainer(
 
     Its hooks are removed from the model at the end of the block.
     """
-    if method not in METHODS:
-        raise unknown("saliency method", method, METHODS)
+    check_known("saliency method", [method], METHODS)
     need("studies", "pytorch_grad_cam")
     import pytorch_grad_cam
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget

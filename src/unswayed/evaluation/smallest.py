@@ -14,7 +14,7 @@ from unswayed.choices import one_line
 from unswayed.edits import Edit, all_edits, in_order
 from unswayed.edits.edit import Change, Range, allowed
 from unswayed.edits.recipes import CONTROLS
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 
 if TYPE_CHECKING:
     from unswayed.models.classifier import Classifier
@@ -87,8 +87,7 @@ def directions() -> dict[str, Direction]:
 def find_direction(name: str) -> Direction:
     """Return the direction of that name."""
     known = directions()
-    if name not in known:
-        raise unknown("change", name, known)
+    check_known("change", [name], known)
     return known[name]
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import nn
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 
 from .runtime import evaluating, watching
 
@@ -63,8 +63,7 @@ def find_heat_layer(module: nn.Module, example: torch.Tensor, name: str | None =
         module(example)
     if name is not None:
         known = {layer.name: layer for layer, _ in layers}
-        if name not in known:
-            raise unknown("layer with spatial positions", name, known)
+        check_known("layer with spatial positions", [name], known)
         return known[name]
     if not layers:
         raise UserError("no layer of this model has spatial positions, so it has no heat map")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from unswayed.errors import UserError, need, unknown
+from unswayed.errors import UserError, check_known, need
 from unswayed.files.records import fits
 from unswayed.files.storage import cache_folder
 from unswayed.files.tables import Column, read_checked
@@ -101,10 +101,8 @@ def load_annotations(
 
     `which` is `top` (the one factor that matches the annotator's own words best) or `multi` (every factor ticked).
     """
-    if which not in WHICH:
-        raise unknown("factor selection", which, WHICH)
-    if partition not in PARTITIONS:
-        raise unknown("partition", partition, PARTITIONS)
+    check_known("factor selection", [which], WHICH)
+    check_known("partition", [partition], PARTITIONS)
     folder = annotations_folder(folder)
     table = read_factors(_there(folder, f"imagenet_x_{partition}_{which}_factor.jsonl"))
     if not keep_prototypes:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.files.whole import read_lines
 from unswayed.labels import LabelSpace, imagenet, nearly_equal, own
 
@@ -210,8 +210,7 @@ def _with_header(path: Path) -> Iterator[Row]:
     if "file" not in columns:
         raise UserError(f"{path} has the columns {', '.join(columns) or 'none'}", allowed=", ".join(_COLUMNS))
     for name in columns:
-        if name not in _COLUMNS:
-            raise unknown(f"column for {path.name}", name, _COLUMNS)
+        check_known(f"column for {path.name}", [name], _COLUMNS)
     reader.fieldnames = columns
     try:
         for row in reader:

@@ -24,7 +24,7 @@ from unswayed.analyses.distribution import (
 )
 from unswayed.analyses.drops.groups import read_model_groups
 from unswayed.choices import one_line, takes
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.evaluation.distribution import SCHEMA as SCORES_SCHEMA
 from unswayed.evaluation.distribution import run_distribution
 from unswayed.evaluation.facts import ORIGINAL
@@ -147,8 +147,7 @@ def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFr
     """Return the table of that name, or if None the first existing one of group, rfs and saliency."""
     if name is None:
         return next(tables[kind] for kind in ("group", "rfs", "saliency") if kind in tables)
-    if name not in TABLES:
-        raise unknown("table", name, TABLES)
+    check_known("table", [name], TABLES)
     if name not in tables:
         raise UserError(f"these results contain no table '{name}'", allowed=", ".join(tables))
     return tables[name]

@@ -36,7 +36,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.choices import TableFormat
-from unswayed.errors import CONTROLS, UserError, unknown
+from unswayed.errors import CONTROLS, UserError, check_known
 from unswayed.files.text_tables import csv_text
 
 from .text import DASH, interval, number, probability, safe, tag
@@ -113,8 +113,7 @@ class Table:
 
     def text(self, format: str = "table", color: bool = False) -> str:
         """Return the table as text that ends with a newline; color: whether a terminal may be sent colors."""
-        if format not in FORMATS:
-            raise unknown("format", format, FORMATS)
+        check_known("format", [format], FORMATS)
         if format == "csv":
             return csv_texts([self.frame])[0]
         if format == "json":

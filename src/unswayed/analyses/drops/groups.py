@@ -15,7 +15,7 @@ from typing import Unpack
 import numpy as np
 import polars as pl
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
 from unswayed.evaluation.facts import (
     AVERAGE,
     ORIGINAL,
@@ -299,9 +299,7 @@ def dropped_accuracy_of_groups(
         for group in [EVERY, *table.get(outcomes.model, [])]:
             sums[group] = _added(sums.get(group), outcomes)
             members[group] += 1
-    for name in table:
-        if name not in known:
-            raise unknown("model", name, known)
+    check_known("model", table, known)
     if not sums:
         raise UserError("every model here is white-box, so there is no average", allowed="at least one other model")
     settings = IntervalSettings(**how)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.model_cards import chance_in, doubted_share_in, suspicion_in
 from unswayed.files.records import require_fields
@@ -60,8 +60,7 @@ class Rules:
     def __post_init__(self) -> None:
         if not (self.max_drop or self.min_accuracy or self.min_threshold) and self.baseline is None:
             raise UserError("there is nothing to check", allowed=_KINDS)
-        if self.measure not in MEASURES:
-            raise unknown("measure", self.measure, MEASURES)
+        check_known("measure", [self.measure], MEASURES)
         if not 0 <= self.margin <= 100:
             raise UserError(f"the margin is {self.margin:g} points", allowed="0 to 100")
         if not 0.5 <= self.level < 1:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.choices import one_line, takes
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
 from unswayed.evaluation.predictions import Predictions
 
@@ -154,9 +154,7 @@ def pilot_designs(
     for outcomes in each_outcomes(predictions, models):
         need_original(outcomes)
         there = [edit for edit in outcomes.edits if edit not in (ORIGINAL, SOURCE)]
-        for edit in edits or ():
-            if edit not in there:
-                raise unknown("edit", edit, there)
+        check_known("edit", edits or (), there)
         for edit in edits or there:
             both = ~np.isnan(outcomes.of(ORIGINAL)) & ~np.isnan(outcomes.of(edit))
             if both.any():

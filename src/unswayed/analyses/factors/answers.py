@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column, column_names, read_checked
 from unswayed.files.text_tables import csv_names, read_csv
@@ -241,12 +241,9 @@ def choose_sets(files: dict[str, Path], text: str | None) -> dict[str, Path]:
     """Return the files of the sets in `text`, separated by commas; all if None."""
     if text is None:
         return files
-    chosen = {}
-    for name in (part.strip() for part in text.split(",")):
-        if name not in files:
-            raise unknown("set of result tables", name, files)
-        chosen[name] = files[name]
-    return chosen
+    names = [part.strip() for part in text.split(",")]
+    check_known("set of result tables", names, files)
+    return {name: files[name] for name in names}
 
 
 def _is_results(file: Path) -> bool:

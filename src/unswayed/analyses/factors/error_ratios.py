@@ -7,7 +7,7 @@ import polars as pl
 from scipy import special
 from scipy.special import expit
 
-from unswayed.errors import UserError, need, unknown
+from unswayed.errors import UserError, check_known, need, unknown
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations
 
 from ..statistics.paired import expected_calibration_error, percentiles
@@ -30,8 +30,7 @@ def correct_predictions(
     which is `other`. `real`: it is a ReaL label; an image without any counts as wrong, as in the published tables.
     `real-standard`: an image without any is left out, as in ReaL's own protocol.
     """
-    if right not in RIGHT:
-        raise unknown("definition of correct", right, RIGHT)
+    check_known("definition of correct", [right], RIGHT)
     predicted, counted, real = answers.predicted, answers.seen, annotations.real
     if right == "class":
         correct = predicted == annotations.labels

@@ -13,7 +13,7 @@ import polars as pl
 
 from unswayed.analyses.settings import FactorSettings
 from unswayed.choices import takes
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known, unknown
 from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
 from . import model_types, prevalence
@@ -199,8 +199,7 @@ def factors(predictions: str | Path | None, settings: FactorSettings) -> pl.Data
 
 def make_table(study: Study, table: str = "errors") -> pl.DataFrame:
     """Return the named table of the study as a polars data frame."""
-    if table not in TABLES:
-        raise unknown("factor table", table, TABLES)
+    check_known("factor table", [table], TABLES)
     return TABLES[table](study)
 
 

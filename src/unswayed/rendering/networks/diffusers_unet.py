@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unswayed.errors import UserError, need, unknown
+from unswayed.errors import UserError, check_known, need
 from unswayed.files.tensor_files import write_tensor_file
 from unswayed.files.whole import read_json, sha256, write_json
 
@@ -268,9 +268,7 @@ def _unet_class() -> Any:
 
 def known_facts(facts: Facts, allowed: tuple[str, ...]) -> None:
     """Raises UserError for a fact that such a network does not have."""
-    for name in facts:
-        if name not in allowed:
-            raise unknown("network fact", name, allowed)
+    check_known("network fact", facts, allowed)
 
 
 class GroupNorm(nn.GroupNorm):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
 from .section import (
@@ -321,6 +321,5 @@ FIGURES: dict[str, Callable[[pl.DataFrame], Figure]] = {
 
 def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
     """Write the figure of the named factor table to a .png, .svg or .pdf file."""
-    if name not in FIGURES:
-        raise unknown("figure of the factor table", name, FIGURES)
+    check_known("figure of the factor table", [name], FIGURES)
     save_figure(FIGURES[name](table), path)

@@ -15,7 +15,7 @@ import numpy as np
 from unswayed.analyses.statistics.agreement import agreement
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import ANSWERS, OK, ORIGINAL_EDIT, SOURCE_EDIT, Answer, Review, add_review, read_reviews
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,7 @@ def open_session(
         raise UserError("the rater has no name", allowed="--rater NAME")
     opened = Benchmark(benchmark)
     rows = [row for row in opened.manifest.to_pylist() if row["status"] == OK and row["path"]]
-    for name in edits or ():
-        if name not in opened.edits:
-            raise unknown("edit", name, opened.edits)
+    check_known("edit", edits or (), opened.edits)
     originals = {row["source_id"]: row["path"] for row in rows if row["edit"] == ORIGINAL_EDIT}
     items = []
     for row in rows:
