@@ -155,7 +155,7 @@ class takes(Generic[Fields, Settings]):
     ) -> TakesOne[A, Settings, Fields, Others, Result]: ...
     def __call__(self, function: Callable[..., Any]) -> Any:
         own = inspect.signature(function).parameters
-        place = list(own).index("settings")
+        position = list(own).index("settings")
         names = [field.name for field in fields(self.settings) if field.init]  # type: ignore[arg-type]
 
         @functools.wraps(function)
@@ -164,7 +164,7 @@ class takes(Generic[Fields, Settings]):
             for name in keywords:
                 if name not in own:
                     raise unknown("setting", name, [*names, *(other for other in own if other != "settings")])
-            if len(arguments) <= place and keywords.get("settings") is None:
+            if len(arguments) <= position and keywords.get("settings") is None:
                 keywords["settings"] = self.settings(**values)  # type: ignore[call-arg]
             elif values:
                 raise UserError(f"both settings and {', '.join(values)} are given", allowed="one of them")

@@ -128,11 +128,11 @@ def model_key(name: str) -> str:
     return f"{spec.kind}:{_resolved(spec.name)}{'?' * bool(options)}{'&'.join(options)}{wrappers}"
 
 
-def is_same_model(one: str, two: str) -> bool:
+def is_same_model(first: str, second: str) -> bool:
     """Whether two names mean the same model: the same source, file or published name, options and wrappers; equal
     weights are not enough, since `lite:0+flip` has those of `lite:0`."""
     try:
-        return one == two or model_key(one) == model_key(two)
+        return first == second or model_key(first) == model_key(second)
     except UserError:  # the name of an object, which no source opens
         return False
 

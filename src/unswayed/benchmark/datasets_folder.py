@@ -261,8 +261,8 @@ def _stored(folder: Path) -> Iterator[Record]:
             # As dictionaries, and one row at a time: one large picture may stand in all rows.
             file = parquet.ParquetFile(path, read_dictionary=["sample_id", *(f"{name}.bytes" for name in _FILES)])
             for batch in file.iter_batches(_GROUP, columns=["sample_id", *_FILES]):
-                for place, number in zip(range(len(batch)), numbers, strict=False):
-                    [row] = batch.slice(place, 1).to_pylist()
+                for position, number in zip(range(len(batch)), numbers, strict=False):
+                    [row] = batch.slice(position, 1).to_pylist()
                     require_fields(row, {"sample_id": str}, f"{path}, row {number}")
                     for name in _FILES:
                         where = f"{path}, row {number}, {name}"

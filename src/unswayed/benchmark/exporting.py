@@ -136,8 +136,8 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
         raise UserError(f"{benchmark.root} contains no labeled pictures, so there are no class folders to put them in")
     names = class_folders(benchmark.labels)
     for done, row in enumerate(labeled, start=1):
-        place = make_folder(folder / row["edit"] / names[row["label"]])
-        write_bytes(place / Path(row["path"]).name, read_unchanged(benchmark.root, row["path"], row.get("sha256")))
+        target = make_folder(folder / row["edit"] / names[row["label"]])
+        write_bytes(target / Path(row["path"]).name, read_unchanged(benchmark.root, row["path"], row.get("sha256")))
         show(done, len(labeled))
     write_bytes(folder / "class_map.txt", "".join(f"{name}\n" for name in names).encode())
     classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})

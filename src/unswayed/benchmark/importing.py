@@ -278,19 +278,19 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
     return replace(row, status=OK, path=where, sha256=hashlib.sha256(data).hexdigest())
 
 
-def _link(target: Path, place: Path) -> None:
+def _link(target: Path, link: Path) -> None:
     """Create a symbolic link, or replace an older one, in one step."""
-    with explained(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part = place.with_name(f".{place.name}.part")
+    with explained(link):
+        link.parent.mkdir(parents=True, exist_ok=True)
+        part = link.with_name(f".{link.name}.part")
         part.unlink(missing_ok=True)
         try:
             part.symlink_to(target)
         except (OSError, NotImplementedError) as error:
             raise UserError(
-                f"a link cannot be created in {place.parent}: {error}", run="unswayed import … --copy"
+                f"a link cannot be created in {link.parent}: {error}", run="unswayed import … --copy"
             ) from None
-        os.replace(part, place)
+        os.replace(part, link)
 
 
 def _edits(release: Release, original: str | None) -> dict[str, str]:

@@ -106,8 +106,8 @@ def _enlarged(layers: Tensor, high: int, wide: int, factor: int) -> Tensor:
     """The layers (n, C, h, w) enlarged bilinearly by a factor and cut to high × wide, as two matrix products."""
 
     def weights(small: int, large: int) -> Tensor:
-        place = (torch.arange(large, device=layers.device) + 0.5) / factor - 0.5
-        apart = place.clamp(0, small - 1)[:, None] - torch.arange(small, device=layers.device)
+        centers = (torch.arange(large, device=layers.device) + 0.5) / factor - 0.5
+        apart = centers.clamp(0, small - 1)[:, None] - torch.arange(small, device=layers.device)
         return (1 - apart.abs()).clamp(min=0).to(layers.dtype)
 
     return weights(layers.shape[-2], high) @ (layers @ weights(layers.shape[-1], wide).T)
@@ -165,7 +165,7 @@ def _sum(parts: Iterable[Tensor]) -> Tensor:
 def _packed(layers: Tensor) -> Tensor:
     """(n, H, W) int32: the four channels of the layers (n, 4, H, W) in [0, 1], a byte each."""
     levels = (layers.float() * 255).round().int()
-    return _sum(levels[:, place] << shift for place, shift in enumerate(_SHIFTS))
+    return _sum(levels[:, channel] << shift for channel, shift in enumerate(_SHIFTS))
 
 
 def _unpacked(words: Tensor, dtype: torch.dtype) -> Tensor:

@@ -271,13 +271,13 @@ def edited_by_others(
     side = max(high, wide)
     # Compositions are square: what is missing is mirrored, and cut off again.
     missing = (0, side - high), (0, side - wide)
-    for place in chosen:
+    for index in chosen:
         if not (mask > 0.5).any():
             break
-        share = float(draws.shares[0, place])
+        share = float(draws.shares[0, index])
         square = Scene("own", np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask.clip(0, 1), missing))
         pool = Pool(("own",) if other is None else ("own", "other"), {"own": square, "other": square}.__getitem__, side)
-        edit = EDITS.load(draws.others[place])
+        edit = EDITS.load(draws.others[index])
         space = allowed(edit, edit.axis)
         levels: dict[str, Any] = {}  # an edit whose main parameter is a text takes its default
         if isinstance(space, Range):

@@ -230,7 +230,7 @@ def sanity_sample(originals: Sequence[Original], count: int) -> list[Original]:
     """Return up to `count` originals, evenly spaced."""
     if len(originals) <= count:
         return list(originals)
-    return [originals[int(place)] for place in np.linspace(0, len(originals) - 1, count).round()]
+    return [originals[int(position)] for position in np.linspace(0, len(originals) - 1, count).round()]
 
 
 class Cause(NamedTuple):
@@ -290,7 +290,7 @@ def suspect_exchange(name: str, space: LabelSpace, labels: np.ndarray, predicted
     labels, predicted = labels[known], predicted[known]
     counts = Counter(zip(labels.tolist(), predicted.tolist(), strict=True))
     pairs = sorted({(min(pair), max(pair)) for pair in counts if pair[0] != pair[1]})
-    found, gained = [], 0
+    better, gained = [], 0
     for first, second in pairs:
         # A class that is always answered with the other, but not the reverse, is a mistake of the model.
         if counts[first, second] <= counts[first, first] or counts[second, first] <= counts[second, second]:
@@ -299,17 +299,17 @@ def suspect_exchange(name: str, space: LabelSpace, labels: np.ndarray, predicted
         right = counts[first, first] + counts[second, second]
         if at_least(exchanged, exchanged + right, 0.5) * len(pairs) < SURE:
             among = int(np.isin(labels, (first, second)).sum())
-            found.append(
+            better.append(
                 f"{space.classes[first]!r} and {space.classes[second]!r} look exchanged: {exchanged} of {among} "
                 "photographs of them are answered with the other"
             )
             gained += exchanged - right
-    if not found:
+    if not better:
         return None
     accuracy = float((predicted == labels).mean())
     return (
         f"{name}: accuracy on {len(labels)} originals is {accuracy:.1%}; suspected: the label order. "
-        f"{'; '.join(found[:NAMED])}{_more(found)}; accuracy would be {accuracy + gained / len(labels):.1%}"
+        f"{'; '.join(better[:NAMED])}{_more(better)}; accuracy would be {accuracy + gained / len(labels):.1%}"
     )
 
 
@@ -347,10 +347,10 @@ def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, 
     for answer, target in zip(answers.tolist(), truth.tolist(), strict=True):
         counts.setdefault(answer, {})[target] = counts.get(answer, {}).get(target, 0) + 1
     learned = np.full(len(truth), -1)
-    for place, (answer, target) in enumerate(zip(answers.tolist(), truth.tolist(), strict=True)):
+    for index, (answer, target) in enumerate(zip(answers.tolist(), truth.tolist(), strict=True)):
         others = {label: count - (label == target) for label, count in counts[answer].items()}
         best = max(others, key=lambda label: (others[label], -label))
-        learned[place] = best if others[best] > 0 else -2
+        learned[index] = best if others[best] > 0 else -2
     meaning = {answer: max(votes, key=lambda label: (votes[label], -label)) for answer, votes in counts.items()}
     return learned, {answer: target for answer, target in meaning.items() if target >= 0}
 

@@ -144,8 +144,8 @@ class Decoder:
             return room
         kept = np.array([position for position, reason in enumerate(reasons) if reason is None], np.int64)
         crops = tuple(crop[torch.from_numpy(kept)] for crop in room.crops)
-        prepared = tuple([inputs[place] for place in kept] for inputs in room.prepared)
-        truths = [room.truths[place] for place in kept]
+        prepared = tuple([inputs[number] for number in kept] for inputs in room.prepared)
+        truths = [room.truths[number] for number in kept]
         shown = tuple(shares[kept] for shares in room.survives)
         return Batch(room.index, kept, crops, shown, unreadable, prepared, truths)
 

@@ -61,8 +61,8 @@ class Sets:
 
     def original_of(self, picture: Picture) -> Picture | None:
         """The photograph that a picture of the benchmark was made from."""
-        found = self.pictures.get(f"{ORIGINAL}|{picture.source_id}/{ORIGINAL}/0")
-        return found[1] if found is not None else None
+        original = self.pictures.get(f"{ORIGINAL}|{picture.source_id}/{ORIGINAL}/0")
+        return original[1] if original is not None else None
 
 
 def sets_of(benchmark: str | Path, against: Sequence[str] = (), limit: int | None = None) -> Sets:
@@ -71,13 +71,13 @@ def sets_of(benchmark: str | Path, against: Sequence[str] = (), limit: int | Non
     pictures = {f"{row.edit}|{row.sample_id}": (row.edit, row) for row in edited.rows}
     described = [edited.described]
     for spec in against:
-        found = _folder(spec, limit)
-        pictures |= {f"{spec}|{row.sample_id}": (spec, row) for row in found}
+        listed = _folder(spec, limit)
+        pictures |= {f"{spec}|{row.sample_id}": (spec, row) for row in listed}
         digest = hashlib.sha256()
-        for row in found:
+        for row in listed:
             status = Path(row.path).stat()
             digest.update(canonical([row.sample_id, status.st_size, status.st_mtime_ns]).encode())
-        described.append({"spec": spec, "sha256": digest.hexdigest(), "pictures": len(found)})
+        described.append({"spec": spec, "sha256": digest.hexdigest(), "pictures": len(listed)})
     if not any(name == ORIGINAL for name, _ in pictures.values()):
         raise UserError(f"{benchmark} has no pictures of '{ORIGINAL}' to compare with", run="unswayed build …")
     return Sets(pictures, described)
@@ -186,9 +186,9 @@ def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]
         seen.append(inputs[0].detach())
 
     def read() -> np.ndarray | None:
-        found = list(seen)
+        features = list(seen)
         seen.clear()
-        return found[0].float().cpu().numpy() if len(found) == 1 and found[0].ndim == 2 else None
+        return features[0].float().cpu().numpy() if len(features) == 1 and features[0].ndim == 2 else None
 
     handle = heads[-1].register_forward_pre_hook(hook) if heads else None
     try:
@@ -248,13 +248,13 @@ def run_distribution(
     study = DistributionStudy(Path(folder), [], weights is not None and len(names) > 1)
     if fid and (ORIGINAL, *against) == tuple(names):
         study.notes.append(CRITIC_NOTE)
-    found = lpips_file()
-    if found is None:
+    lpips = lpips_file()
+    if lpips is None:
         study.notes.append("LPIPS is left out, its weights are not here: unswayed weights fetch lpips-alex")
     from unswayed.benchmark import Benchmark
 
     opener = DistributionProbes(
-        sets, study.folder, Benchmark(benchmark).labels, found, weights, tuple(names), engine.device
+        sets, study.folder, Benchmark(benchmark).labels, lpips, weights, tuple(names), engine.device
     )
     keys = [(name, SCORES) for name in models]
     if weights is not None and study.features:
@@ -309,10 +309,10 @@ class DistributionProbes:
                 yield [stack.enter_context(ScoresProbe(copy, self.sets, self.folder, by)) for copy, by in models]
                 return
             assert self.inception is not None
-            place = device_at(device, self.device or "cpu") or "cpu"
-            network, hashed = open_inception(self.inception, place), sha256(self.inception)
+            chosen = device_at(device, self.device or "cpu") or "cpu"
+            network, hashed = open_inception(self.inception, chosen), sha256(self.inception)
             size = sum(value.nbytes for value in network.state_dict().values())
-            networks = copies(network, lanes if place == "cpu" else 1, len(self.sets.pictures), size)
+            networks = copies(network, lanes if chosen == "cpu" else 1, len(self.sets.pictures), size)
             yield [FeaturesProbe(copy, hashed, self.sets, self.names, self.folder) for copy in networks]
 
 

@@ -108,7 +108,7 @@ def _differences(
     predictions: Predictions, stated: Sequence[Mapping[str, Any]], root: Path, card: Mapping[str, Any]
 ) -> list[str]:
     """Return what differs between a benchmark and the one of the cards; nothing if one of them fits it."""
-    identities = {one["sha256"]: (one, model) for model in stated if (one := identity_in(model)) is not None}
+    identities = {stored["sha256"]: (stored, model) for model in stated if (stored := identity_in(model)) is not None}
     if not identities:
         return []
     if (root / CARD).is_file():
@@ -270,8 +270,8 @@ class Facts:
 
     def sorted(self, edits: Iterable[str]) -> list[str]:
         """Return the edits: photographs first, the others in the benchmark's order, unknown ones by name at the end."""
-        place = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
-        return sorted(edits, key=lambda name: (place.get(name, len(place)), name))
+        rank = {name: index for index, name in enumerate((SOURCE, ORIGINAL, *self.order))}
+        return sorted(edits, key=lambda name: (rank.get(name, len(rank)), name))
 
 
 def similar_factors() -> dict[str, str]:
@@ -287,10 +287,10 @@ def chosen_edits(patterns: Iterable[str], edits: Sequence[str]) -> list[str]:
     """
     wanted: set[str] = set()
     for pattern in patterns:
-        found = {pattern} & set(edits) or set(fnmatch.filter(edits, pattern))
-        if not found:
+        matching = {pattern} & set(edits) or set(fnmatch.filter(edits, pattern))
+        if not matching:
             raise unknown("edit", pattern, edits)
-        wanted |= found
+        wanted |= matching
     return [edit for edit in edits if edit in wanted]
 
 
@@ -328,11 +328,11 @@ def read_facts(
     guided = frozenset[str]()
     if is_frame(predictions):
         white_box, guided = _marked(polars_frame(predictions))
-    found = find_benchmark(predictions, cards, benchmark, models)
-    if found.manifest is not None:
-        facts = _with_manifest(found.manifest, found.card, white_box, cards)
-        return replace(facts, root=found.root, benchmark=found.card)
-    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards), absent=found.absent)
+    known = find_benchmark(predictions, cards, benchmark, models)
+    if known.manifest is not None:
+        facts = _with_manifest(known.manifest, known.card, white_box, cards)
+        return replace(facts, root=known.root, benchmark=known.card)
+    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards), absent=known.absent)
 
 
 def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:

@@ -142,12 +142,12 @@ def open_lpips(path: Path) -> Callable[[np.ndarray, np.ndarray], float]:
     def features(image: np.ndarray) -> list[torch.Tensor]:
         x = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
         x = (x - shift) / scale
-        found = []
+        normalized = []
         for (weight, bias), pool, (stride, padding) in zip(layers, pools, _LAYERS, strict=True):
             x = functional.max_pool2d(x, 3, 2) if pool else x
             x = functional.relu(functional.conv2d(x, weight, bias, stride, padding))
-            found.append(x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10))
-        return found
+            normalized.append(x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10))
+        return normalized
 
     def distance(first: np.ndarray, second: np.ndarray) -> float:
         with torch.inference_mode():

@@ -48,12 +48,12 @@ def fragility(
     request = Request((), renderer=renderer, steps=steps, seed=seed, label=scene.label, device=device)
     chosen = list(directions().values()) if changes is None else [find_direction(name) for name in changes]
     opened = [open_model(model, device=device) if isinstance(model, str) else model for model in models]
-    found = []
+    results = []
     for result in fragility_profile(subject_of(request, scene), map(predictor, opened), chosen):
-        found.append(result)
+        results.append(result)
         if progress is not None:
-            progress(len(found), len(chosen) * len(opened))
-    return found
+            progress(len(results), len(chosen) * len(opened))
+    return results
 
 
 def subject_of(request: Request, scene: Scene, renderer: Renderer | None = None) -> Subject:
@@ -84,9 +84,9 @@ def gif(strip: Strip) -> bytes:
         frame.paste(Image.fromarray(np.ascontiguousarray(still.image)))
         pen = ImageDraw.Draw(frame)
         lines = (strip.describe(still), f"{still.name}, {100 * still.probability:.0f} %")
-        for place, text in enumerate(lines):
-            color = "#000000" if place == 0 or still.best == strip.before.best else "#b3261e"
-            pen.text((4, side + 2 + place * LINE), text, fill=color, font=font)
+        for number, text in enumerate(lines):
+            color = "#000000" if number == 0 or still.best == strip.before.best else "#b3261e"
+            pen.text((4, side + 2 + number * LINE), text, fill=color, font=font)
         frames.append(frame)
     stream = io.BytesIO()
     shown = [round(1000 * SECONDS)] * (len(frames) - 1) + [round(1000 * LAST)]

@@ -59,9 +59,9 @@ def shared_regions(
     regions = list(looked_at(model, source, ids, method, frame))
     if not regions:
         raise UserError("in none of these pictures is there heat beside the object")
-    found = cluster(np.stack([region.feature for region in regions]))
-    marked = [replace(region, cluster=int(number)) for region, number in zip(regions, found, strict=True)]
-    sizes = {number: int((found == number).sum()) for number in set(found.tolist())}
+    clusters = cluster(np.stack([region.feature for region in regions]))
+    marked = [replace(region, cluster=int(number)) for region, number in zip(regions, clusters, strict=True)]
+    sizes = {number: int((clusters == number).sum()) for number in set(clusters.tolist())}
     return sorted(
         marked, key=lambda region: (region.cluster == NOISE, -sizes[region.cluster], region.cluster, -region.share)
     )
@@ -159,24 +159,24 @@ def explain_pairs(
     that were evaluated, has no maps, but a note. trust: also open models that can run code or use the network,
     although their names come from the predictions.
     """
-    found: list[Maps | None] = [None] * len(pairs)
+    of_pairs: list[Maps | None] = [None] * len(pairs)
     notes: list[str] = []
     try:
         need("studies", "pytorch_grad_cam")
     except UserError as error:
         return found, [f"No heat maps: {error.given}; {error.run}"] if pairs else []
     for model in dict.fromkeys(pair.model for pair in pairs):
-        places = [place for place, pair in enumerate(pairs) if pair.model == model]
+        places = [index for index, pair in enumerate(pairs) if pair.model == model]
         try:
-            maps = _of_model(model, [pairs[place] for place in places], cards.get(model, {}), trust)
-            for place, both in zip(places, maps, strict=True):
-                found[place] = both
+            maps = _of_model(model, [pairs[index] for index in places], cards.get(model, {}), trust)
+            for index, both in zip(places, maps, strict=True):
+                of_pairs[index] = both
         except Exception as error:  # any error of a third-party model: the report is made without its maps
             reason = error.given if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             notes.append(f"No heat maps for {model}: {reason}")
         for _ in places:
             progress()
-    return found, notes
+    return of_pairs, notes
 
 
 def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: bool) -> list[Maps]:

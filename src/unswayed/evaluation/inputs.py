@@ -59,7 +59,7 @@ class Pictures:
     def photographs(self) -> list[str]:
         """Return the files of the photographs: a benchmark's copies of its sources, or a folder's unedited pictures."""
         copies = [row.path for row in self.rows if row.edit == SOURCE_EDIT]
-        return copies or [self.rows[place].path for place in self.originals]
+        return copies or [self.rows[position].path for position in self.originals]
 
     @property
     def cautions(self) -> tuple[str, ...]:

@@ -110,11 +110,11 @@ def channel_localization(maps: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray
     order = np.argsort(-flat, axis=1, kind="stable")
     ranked = np.take_along_axis(flat, order, 1)
     # Equal values are one step of the ranking: each position counts with the precision at the end of its run.
-    found = np.cumsum(inside[order], axis=1)
+    hits = np.cumsum(inside[order], axis=1)
     places = np.arange(1, flat.shape[1] + 1)
     last_of_run = np.where(np.diff(ranked, axis=1, append=-np.inf) != 0, places, flat.shape[1] + 1)
     ends = np.minimum.accumulate(last_of_run[:, ::-1], axis=1)[:, ::-1]
-    precision = np.take_along_axis(found, ends - 1, 1) / ends
+    precision = np.take_along_axis(hits, ends - 1, 1) / ends
     return iou, (precision * inside[order]).sum(1) / inside.sum()
 
 

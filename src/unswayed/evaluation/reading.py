@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
     """Return every finished model's card by the model's name; `file` is its file name without suffix."""
-    found = read_cards(folder)
-    if not found:
+    by_model = read_cards(folder)
+    if not by_model:
         raise UserError(f"{folder} contains no cards of models", run=f"unswayed evaluate BENCH -m MODEL -o {folder}")
-    return found
+    return by_model
 
 
 def read_predictions(folder: str | Path, models: Sequence[str] | None = None) -> pl.DataFrame:
@@ -42,23 +42,22 @@ def read_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
 
 def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) -> pl.LazyFrame:
     """Return the predictions as a lazy frame."""
-    found = cards(folder)
-    wanted = list(found) if models is None else list(models)
+    by_model = cards(folder)
+    wanted = list(by_model) if models is None else list(models)
     for name in wanted:
-        if name not in found:
-            raise missing_model(name, found, folder)
+        if name not in by_model:
+            raise missing_model(name, by_model, folder)
     folder = local_copy(folder)
     root = folder if folder.is_dir() else folder.parent
-    files = [root / f"{found[name]['file']}.parquet" for name in wanted]
+    files = [root / f"{by_model[name]['file']}.parquet" for name in wanted]
     tables = [polars_table(read_checked(file, STORED, required=["model", "edit"])) for file in files]
     attacks = pl.lit(False).alias(WHITE_BOX)
-    if any(card.get("white_box") for card in found.values()):
+    if any(card.get("white_box") for card in by_model.values()):
         from .facts import read_facts
 
         attacks = read_facts(folder, common=True).white_box_rows()
-    stated = {
-        name: (suspicion_in(found[name]), chance_in(found[name]), doubted_share_in(found[name])) for name in wanted
-    }
+    chosen = {name: by_model[name] for name in wanted}
+    stated = {name: (suspicion_in(card), chance_in(card), doubted_share_in(card)) for name, card in chosen.items()}
     kinds = (pl.String, pl.Float64, pl.Float64)
     guards = [
         pl.col("model").replace_strict({model: values[at] for model, values in stated.items()}, return_dtype=kind)

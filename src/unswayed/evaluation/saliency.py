@@ -293,8 +293,8 @@ def opened_pictures(
         row = rows[sample_id]
         image, mask = read_picture(benchmark.root / row["path"]), read_mask(benchmark.root / row["mask_path"])
         # Edits may move the object away from the edges of the photograph, so only the original shows a wrong mask.
-        found = mask_warnings(mask, image if row["edit"] == "original" else None)
-        about = (*parse_json(row.get("notes") or "[]", f"the notes of {sample_id}"), *found)
+        warnings = mask_warnings(mask, image if row["edit"] == "original" else None)
+        about = (*parse_json(row.get("notes") or "[]", f"the notes of {sample_id}"), *warnings)
         origin = origins.get(row["source_id"])
         return MaskedPicture(row["source_id"], row["edit"], row["label"], image, mask, False, None, about, origin)
 

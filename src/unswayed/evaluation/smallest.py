@@ -33,9 +33,9 @@ class Direction:
 
     @property
     def range(self) -> Range:
-        found = allowed(self.edit, self.change.parameter)
-        assert isinstance(found, Range)
-        return found
+        space = allowed(self.edit, self.change.parameter)
+        assert isinstance(space, Range)
+        return space
 
     def at(self, level: float) -> Edit:
         return self.edit(**{self.change.parameter: level}, **dict(self.change.others))

@@ -291,13 +291,13 @@ def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
     """The models that an earlier run measured in the same way: they stay in the tables of this one."""
     cards = _cards(folder, kind)
     now = cards.get(slugs[0], {}) if slugs else {}
-    found = []
+    probed = []
     for slug, stated in cards.items():
         # What is about the model itself may differ; the source and the probe's own settings may not.
         differing = [name for name in now if name in _OWN and now[name] != stated.get(name)]
         if slug not in slugs and now and not differing and (folder / kind / f"{slug}.parquet").is_file():
-            found.append(slug)
-    return found
+            probed.append(slug)
+    return probed
 
 
 def _cards(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
@@ -359,7 +359,7 @@ def check_plausible(
         return
 
     def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
-        some = [sample[place] for place in places]
+        some = [sample[position] for position in places]
         if some[0].whole and geometry.crop != model.transform.crop:
             other = replace(model, transform=replace(model.transform, crop=geometry.crop))
             load_other = opened_pictures(pictures, other, frame)[0]

@@ -76,7 +76,7 @@ class EngineSettings:
     device: Annotated[str | None, DEVICES] = None
 
     def __post_init__(self) -> None:
-        check_known("engine", [self.engine], ENGINES)
+        check_known("engine", [self.engine], ENGINES.names())
         if self.address is not None and not ENGINES.part(self.engine).facts.get("address"):
             reached = [name for name in ENGINES if ENGINES.part(name).facts.get("address")]
             raise UserError(
@@ -153,10 +153,10 @@ def choose_devices(names: str | None = None, per_gpu: int = 1) -> list[str]:
 
     if names in (None, "auto"):
         other = "mps" if torch.backends.mps.is_available() else "cpu"
-        found = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or [other]
+        devices = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or [other]
     else:
-        found = [str(choose_device(name.strip())) for name in str(names).split(",")]
-    return [name for name in found for _ in range(per_gpu if name.startswith("cuda") else 1)]
+        devices = [str(choose_device(name.strip())) for name in str(names).split(",")]
+    return [name for name in devices for _ in range(per_gpu if name.startswith("cuda") else 1)]
 
 
 def device_at(place: str | None, asked: str | None) -> str | None:
@@ -259,14 +259,14 @@ def _packed(worker: Any, optional: bool) -> bytes | None:
 
 
 def _run_here(worker: Any, tasks: Iterable[Task], process: Here) -> Iterator[Outcome[Task, Any]]:
-    place = {} if process.device is None else {"device": process.device}
+    keywords = {} if process.device is None else {"device": process.device}
 
     def one_by_one() -> Iterator[Outcome[Task, Any]]:
         for task in tasks:
-            answer = attempt(worker, task, place)
-            yield Outcome(task, **(attempt(worker, task, place) if "failure" in answer else answer))
+            answer = attempt(worker, task, keywords)
+            yield Outcome(task, **(attempt(worker, task, keywords) if "failure" in answer else answer))
 
     process.tell()
-    for outcome in worker.stream(iter(tasks), **place) if hasattr(worker, "stream") else one_by_one():
+    for outcome in worker.stream(iter(tasks), **keywords) if hasattr(worker, "stream") else one_by_one():
         process.tell(finished=1)
         yield outcome

@@ -299,8 +299,8 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
     """Do tasks until `receive` returns None; packed: the pickled worker, device: where it computes, or None."""
     try:
         worker = pickle.loads(packed)  # from our own parent
-        place = {} if device is None else {"device": device}
-        _work(worker, place, receive, lambda message: send(replace(message, waited=seconds_waited())))
+        keywords = {} if device is None else {"device": device}
+        _work(worker, keywords, receive, lambda message: send(replace(message, waited=seconds_waited())))
         send(Message(ended=True))
     except UserError as error:
         send(Message(error=error))
@@ -308,7 +308,7 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
         send(Message(ended=True, died=reason_of(error)))
 
 
-def _work(worker: Any, place: dict[str, str], receive: Receive, tell: Send) -> None:
+def _work(worker: Any, keywords: dict[str, str], receive: Receive, tell: Send) -> None:
     numbers: dict[Any, int] = {}
     unsent, sent = 0, time.monotonic()
 
@@ -331,21 +331,21 @@ def _work(worker: Any, place: dict[str, str], receive: Receive, tell: Send) -> N
             unsent, sent = 0, time.monotonic()
 
     if hasattr(worker, "stream"):
-        for outcome in worker.stream(tasks(), **place):
+        for outcome in worker.stream(tasks(), **keywords):
             tell(Message(number=numbers.pop(outcome.task), result=outcome.result, failure=outcome.failure))
         return
     if hasattr(worker, "counted"):
         worker.counted = count
     for number, task in envelopes():
-        done = attempt(worker, task, place)
+        done = attempt(worker, task, keywords)
         tell(Message(number=number, counted=unsent, **done))
         unsent, sent = 0, time.monotonic()
 
 
-def attempt(worker: Any, task: Any, place: dict[str, str]) -> dict[str, Any]:
+def attempt(worker: Any, task: Any, keywords: dict[str, str]) -> dict[str, Any]:
     """{"result": …}, or {"failure": the reason} after an exception other than a user's mistake."""
     try:
-        return {"result": worker(task, **place)}
+        return {"result": worker(task, **keywords)}
     except UserError:
         raise
     except Exception as error:

@@ -38,8 +38,8 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
 def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
     """A scene with a mask made by a segmenter, and a note about it with its confidence."""
     try:
-        place = None if box is None else checked_box(box, image.shape)
-        mask, agreement = with_agreement(open_segmenter(segmenter), image, place)
+        region = None if box is None else checked_box(box, image.shape)
+        mask, agreement = with_agreement(open_segmenter(segmenter), image, region)
         require_object(image, mask, segmenter)
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None

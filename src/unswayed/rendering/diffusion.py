@@ -173,12 +173,12 @@ class Diffusion:
     def _rising(self, start: float) -> np.ndarray:
         """The levels at which a regenerated background is compared with its x̂0, from the cleanest up."""
         levels = self._levels(start)[::-1]
-        found = (
+        trained = (
             (levels >= RISE_FROM)
             & (levels < levels[-1])
             & (self.guidance == "calibrated" and not SAMPLERS[self.sampler].stochastic)
         )
-        return levels[found]
+        return levels[trained]
 
     def passes(self, start: float, regenerated: bool = False) -> int:
         """How many passes of the network a picture with this start takes; regenerated: the background is its own."""

@@ -42,19 +42,19 @@ class FactorDataset(Dataset[tuple[Any, int, torch.Tensor]]):
         if annotations is None:
             annotations = load_annotations(**options)
         names = pl.Series("name", pictures_below(self.folder), dtype=pl.String)
-        found = pl.DataFrame({"key": image_keys(names), "name": names}).join(
+        annotated = pl.DataFrame({"key": image_keys(names), "name": names}).join(
             pl.DataFrame({"key": annotations.keys, "row": np.arange(len(annotations))}), on="key", how="inner"
         )
-        if found.is_empty():
+        if annotated.is_empty():
             raise UserError(
                 f"none of the {len(names)} pictures below {self.folder} is annotated ({annotations.partition})",
                 allowed="pictures named as in ImageNet, such as ILSVRC2012_val_00000293.JPEG",
             )
-        twice = found.filter(found["key"].is_duplicated())
+        twice = annotated.filter(annotated["key"].is_duplicated())
         if not twice.is_empty():
             raise UserError(f"{self.folder} holds the image {twice['key'][0]} more than once")
-        self.names: list[str] = found["name"].to_list()
-        rows = found["row"].to_numpy()
+        self.names: list[str] = annotated["name"].to_list()
+        rows = annotated["row"].to_numpy()
         self.labels = annotations.labels[rows].astype(np.int64)
         self.factors = torch.from_numpy(annotations.factors[rows].astype(np.float32))
 

@@ -142,8 +142,8 @@ class Table:
         lines = []
         for row, cells in zip(self.frame.slice(0, most).iter_rows(named=True), content.cells, strict=False):
             inside = (
-                _html_cell(cell, column, right, first=not place)
-                for place, (cell, column, right) in enumerate(zip(cells, content.columns, content.right, strict=True))
+                _html_cell(cell, column, right, first=not index)
+                for index, (cell, column, right) in enumerate(zip(cells, content.columns, content.right, strict=True))
             )
             lines.append(tag("tr", *inside, **{f"data_{key}": row[key] for key in data}))
         head, body = tag("thead", tag("tr", *headings)), tag("tbody", Markup("\n").join(lines))
@@ -219,12 +219,12 @@ def _terminal(table: Table, content: _Content, color: bool) -> str:
     for owner in dict.fromkeys(owners) or [""]:
         grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         # Text, not str: a class or file called "[red]" must not be read as markup.
-        for place, wide in widths.items():
-            heading = Text(content.columns[place].heading)
-            grid.add_column(heading, justify="right" if content.right[place] else "left", width=wide, overflow="fold")
+        for index, wide in widths.items():
+            heading = Text(content.columns[index].heading)
+            grid.add_column(heading, justify="right" if content.right[index] else "left", width=wide, overflow="fold")
         above = None
         for line, style in ((lines[at], styles[at]) for at, name in enumerate(owners) if name == owner):
-            texts = [line[place] for place in widths]
+            texts = [line[index] for index in widths]
             # In a block of its own, what is the same as in the row above is written once.
             name, above = "" if table.blocks and texts[0] == above else texts[0], texts[0]
             grid.add_row(*(Text(text, style) for text in [name, *texts[1:]]))
@@ -232,7 +232,7 @@ def _terminal(table: Table, content: _Content, color: bool) -> str:
             above_it = Text(f"{safe(str(owner))}{table.block_marks.get(owner, '')}", "bold")
             parts += ["", _printed(above_it, color).rstrip("\n")]
         parts.append(_printed(grid, color).strip("\n"))
-    left_out = [column.heading for place, column in enumerate(content.columns) if place not in widths]
+    left_out = [column.heading for index, column in enumerate(content.columns) if index not in widths]
     left_out = [heading for heading in left_out if heading != table.blocks]
     more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
     words = " ".join(part for part in (content.notes, more) if part)
@@ -259,15 +259,15 @@ def _fitting(content: _Content, lines: list[list[str]], blocks: str | None, widt
         (0 if right else 3) if column.importance is None else column.importance
         for column, right in zip(content.columns, content.right, strict=True)
     ]
-    kept = [place for place, column in enumerate(content.columns) if column.heading != blocks]
-    while sum(least[place] + 2 for place in kept) > width and len(kept) > 2:
-        kept.remove(min(kept, key=lambda place: (importance[place], -place)))
-    widths = {place: widest[place] for place in kept}
+    kept = [index for index, column in enumerate(content.columns) if column.heading != blocks]
+    while sum(least[index] + 2 for index in kept) > width and len(kept) > 2:
+        kept.remove(min(kept, key=lambda index: (importance[index], -index)))
+    widths = {index: widest[index] for index in kept}
     while sum(wide + 2 for wide in widths.values()) > width:
-        place = max(kept, key=lambda place: widths[place] - least[place])
-        if widths[place] == least[place]:
+        index = max(kept, key=lambda index: widths[index] - least[index])
+        if widths[index] == least[index]:
             break
-        widths[place] -= 1
+        widths[index] -= 1
     return widths
 
 

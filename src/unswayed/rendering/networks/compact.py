@@ -204,17 +204,17 @@ def save_compact(network: CompactNetwork, folder: str | Path, exact: bool = Fals
 
 def load_compact(folder: str | Path | None = None) -> CompactNetwork:
     """The network of a folder that `save_compact` wrote, by default the embedded one; float32, ready to evaluate."""
-    place = Path(str(resources.files("unswayed.data").joinpath("network"))) if folder is None else Path(folder)
-    config = read_config(place / "config.json")
-    tensors = read_tensor_file(place / "network.safetensors", run=TRAIN)
+    path = Path(str(resources.files("unswayed.data").joinpath("network"))) if folder is None else Path(folder)
+    config = read_config(path / "config.json")
+    tensors = read_tensor_file(path / "network.safetensors", run=TRAIN)
     network = CompactNetwork(config)
     floats = {name: value.float() for name, value in tensors.items()}
     for name in [name for name in floats if name.endswith(_SCALE)]:
         scale, whole = floats.pop(name), floats.get(name.removesuffix(_SCALE))
         if whole is None or whole.shape[:1] != scale.shape:
-            raise UserError(f"{place}: {name} belongs to no tensor of its length", run=TRAIN)
+            raise UserError(f"{path}: {name} belongs to no tensor of its length", run=TRAIN)
         floats[name.removesuffix(_SCALE)] = whole * scale.view(-1, *[1] * (whole.ndim - 1))
-    fill(network, floats, str(place), run=TRAIN)
+    fill(network, floats, str(path), run=TRAIN)
     return network.eval().requires_grad_(False)
 
 

@@ -134,10 +134,10 @@ def save_unet(network: Network, folder: str | Path) -> None:
 def load_unet(folder: str | Path, **facts: Any) -> Network:
     """The network of a diffusers folder: a `UNet2DModel`, or a pipeline that holds one under `unet/`."""
     folder = Path(folder)
-    place = folder / "unet" if (folder / "unet" / "config.json").exists() else folder
+    network = folder / "unet" if (folder / "unet" / "config.json").exists() else folder
     known_facts(facts, FACTS)
-    config = _config(place)
-    stated = {**_stated(folder, place), **facts}
+    config = _config(network)
+    stated = {**_stated(folder, network), **facts}
     missing = [name for name in ("prediction_type", "beta_schedule") if name not in stated]
     if missing:
         raise UserError(
@@ -149,7 +149,7 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
     heads = stated.get("num_heads")
     wrong = wrong_number("sample_size", "not stated" if size is None else size) or wrong_number("num_heads", heads)
     if wrong is not None:
-        raise UserError(f"{place}: {wrong}", allowed="the side of a square, also as --network-fact image_size=256")
+        raise UserError(f"{network}: {wrong}", allowed="the side of a square, also as --network-fact image_size=256")
     variances = ("learned_range",) if config["out_channels"] == 6 else ("fixed", "fixed_large")
     variance = stated.get("variance_type", variances[0])
     if variance not in variances:
@@ -157,8 +157,8 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
             f"{folder} has {config['out_channels']} output channels and the variance_type {variance}",
             allowed="6 channels and learned_range, or 3 and a fixed variance (fixed or fixed_large)",
         )
-    weights = _weights(place)
-    unet = build_unet(config, heads, str(place / "config.json"))
+    weights = _weights(network)
+    unet = build_unet(config, heads, str(network / "config.json"))
     fill(unet.unet, {name: value.float() for name, value in read_tensors(weights).items()}, str(weights))
     return Network(
         unet.requires_grad_(False),
@@ -168,29 +168,29 @@ def load_unet(folder: str | Path, **facts: Any) -> Network:
         variance_type=variance,
         beta_schedule=stated["beta_schedule"],
         classes=config.get("num_class_embeds"),
-        noise_scale=_positive("noise_scale", stated.get("noise_scale", 1.0), place),
+        noise_scale=_positive("noise_scale", stated.get("noise_scale", 1.0), network),
         weights_hash=sha256(weights),
     )
 
 
-def _config(place: Path) -> Facts:
-    if not (place / "config.json").exists():
+def _config(folder: Path) -> Facts:
+    if not (folder / "config.json").exists():
         raise UserError(
-            f"{place} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder"
+            f"{folder} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder"
         )
-    config = _table(place / "config.json")
+    config = _table(folder / "config.json")
     kind = config.get("_class_name")
     if kind != "UNet2DModel":
-        raise UserError(f"{place} holds a {kind or 'network of unknown kind'}", allowed="UNet2DModel")
+        raise UserError(f"{folder} holds a {kind or 'network of unknown kind'}", allowed="UNet2DModel")
     if config.get("in_channels") != 3 or config.get("out_channels") not in (3, 6):
         taken, given = (config.get(name, "an unstated number of") for name in ("in_channels", "out_channels"))
         raise UserError(
-            f"{place} has {taken} input and {given} output channels: it is a latent or super-resolution network",
+            f"{folder} has {taken} input and {given} output channels: it is a latent or super-resolution network",
             allowed="pixel-space networks: 3 channels in, 3 or 6 out",
         )
     for name, only in (("time_embedding_type", "positional"), ("class_embed_type", None)):
         if config.get(name, only) != only:
-            raise UserError(f"{place}: its {name} is {config[name]}", allowed=only or "none, with num_class_embeds")
+            raise UserError(f"{folder}: its {name} is {config[name]}", allowed=only or "none, with num_class_embeds")
     return config
 
 
@@ -201,11 +201,11 @@ def _table(path: Path) -> Facts:
     return values
 
 
-def _stated(folder: Path, place: Path) -> Facts:
+def _stated(folder: Path, network: Path) -> Facts:
     """The facts that the files next to the network state, nearest file first."""
-    if (place / SIDECAR).exists():
-        return {name: value for name, value in _table(place / SIDECAR).items() if value is not None}
-    for path in (folder / "scheduler" / "scheduler_config.json", place / "scheduler_config.json"):
+    if (network / SIDECAR).exists():
+        return {name: value for name, value in _table(network / SIDECAR).items() if value is not None}
+    for path in (folder / "scheduler" / "scheduler_config.json", network / "scheduler_config.json"):
         if path.exists():
             return _of_scheduler(path, {name: value for name, value in _table(path).items() if value is not None})
     return {}
@@ -240,17 +240,17 @@ def _of_scheduler(path: Path, scheduler: Facts) -> Facts:
     return stated
 
 
-def _positive(name: str, value: object, place: Path) -> float:
+def _positive(name: str, value: object, folder: Path) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e6:
-        raise UserError(f"{place}: {name} is {value!r}", allowed="a number above 0")
+        raise UserError(f"{folder}: {name} is {value!r}", allowed="a number above 0")
     return float(value)
 
 
-def _weights(place: Path) -> Path:
+def _weights(folder: Path) -> Path:
     for name in (WEIGHTS, "diffusion_pytorch_model.bin"):
-        if (place / name).exists():
-            return place / name
-    raise UserError(f"{place} holds no weights", allowed=f"{WEIGHTS} or diffusion_pytorch_model.bin")
+        if (folder / name).exists():
+            return folder / name
+    raise UserError(f"{folder} holds no weights", allowed=f"{WEIGHTS} or diffusion_pytorch_model.bin")
 
 
 def _set_heads(unet: Any, heads: int) -> None:

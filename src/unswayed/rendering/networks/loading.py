@@ -76,9 +76,9 @@ def _compact(folder: Path | None, facts: Facts) -> Network:
         raise UserError(
             f"the compact network's config already states its {', '.join(facts)}", allowed="no further facts"
         )
-    place = Path(str(resources.files("unswayed.data").joinpath("network"))) if folder is None else folder
-    if not (place / "network.safetensors").exists():
-        raise UserError(f"there is no network in {place}", run="unswayed train-network PHOTOS -o DIR")
+    path = Path(str(resources.files("unswayed.data").joinpath("network"))) if folder is None else folder
+    if not (path / "network.safetensors").exists():
+        raise UserError(f"there is no network in {path}", run="unswayed train-network PHOTOS -o DIR")
     module = load_compact(folder)
     config = module.config
     return Network(
@@ -90,7 +90,7 @@ def _compact(folder: Path | None, facts: Facts) -> Network:
         beta_schedule=config.beta_schedule,
         fills=config.inputs > 3,
         doubt=float(config.doubt),
-        weights_hash=sha256(place / "network.safetensors"),
+        weights_hash=sha256(path / "network.safetensors"),
     )
 
 

@@ -170,8 +170,8 @@ def _features(picture: np.ndarray, centers: np.ndarray) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(padded, PATCH.shape, axis=(0, 1))
     colors = windows[centers[:, 0], centers[:, 1]].reshape(len(centers), -1)
     scale = COARSE / picture.shape[0]
-    place = np.round(centers * (DOWN * scale, ACROSS * scale))
-    return np.concatenate([colors, place], axis=1).astype(np.float32)
+    offsets = np.round(centers * (DOWN * scale, ACROSS * scale))
+    return np.concatenate([colors, offsets], axis=1).astype(np.float32)
 
 
 def _doubled(nearest: np.ndarray) -> np.ndarray:

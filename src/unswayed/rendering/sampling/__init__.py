@@ -46,7 +46,7 @@ def spaced_timesteps(steps: int) -> np.ndarray:
     apart = (TIMESTEPS - 1) / (steps - 1) if steps > 1 else 1.0
     # The running sum, not index × stride, is what guided-diffusion rounds: the two differ at halves.
     places = itertools.accumulate(itertools.repeat(apart, steps - 1), initial=0.0)
-    return np.array([round(place) for place in places], dtype=np.int64)
+    return np.array([round(level) for level in places], dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,8 +151,8 @@ def visited(start: float, steps: int, spacing: str = "respaced", beta: str = "li
     wanted = np.linspace(roots[top], roots[_CLEANEST], count)
     nearest = np.abs(roots[None] - wanted[:, None]).argmin(axis=1).astype(np.int64)
     # Near the clean end two wanted levels can round to one timestep: the noisier then takes the next timestep.
-    for place in range(count - 2, -1, -1):
-        nearest[place] = max(nearest[place], nearest[place + 1] + 1)
+    for step in range(count - 2, -1, -1):
+        nearest[step] = max(nearest[step], nearest[step + 1] + 1)
     return np.minimum(nearest, top - np.arange(count))
 
 

@@ -114,10 +114,10 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
 
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        place, _, entry = name.partition(".")
+        part, _, entry = name.partition(".")
         # A fused optimizer needs its state in the same memory format as the weights.
         laid_out = tensor.contiguous(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor
-        state.setdefault(int(place), {})[entry] = laid_out
+        state.setdefault(int(part), {})[entry] = laid_out
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

@@ -43,7 +43,7 @@ class Command(TyperCommand):
                 panels["Options"].append(parameter)
             else:
                 panels["More"].append(parameter)
-        order = {name: place for place, name in enumerate(common)}
+        order = {name: position for position, name in enumerate(common)}
         panels["Options"].sort(key=lambda parameter: (not parameter.required, order.get(parameter.name, len(order))))
         print_help(self, ctx, {title: records(part, ctx) for title, part in panels.items() if part})
 

@@ -286,10 +286,10 @@ def remark_lines(
     """
     chosen = list(models or model_names(predictions))
     parts = [(predictions, chosen)] if other is None else [(predictions, chosen[:-1]), (other, chosen[-1:])]
-    lines = [line for place, names in parts for line in sentences(read_cards(place), names)]
+    lines = [line for folder, names in parts for line in sentences(read_cards(folder), names)]
     if common and len(chosen) > 1:
-        known = [(name, place) for place, names in parts for name in names]
-        calls = [(name if other is None else f"{name} in {place}", place, name) for name, place in known]
+        known = [(name, folder) for folder, names in parts for name in names]
+        calls = [(name if other is None else f"{name} in {folder}", folder, name) for name, folder in known]
         lines.append(f"Note: {overlap_of(calls)}.")
     return list(dict.fromkeys(lines))
 

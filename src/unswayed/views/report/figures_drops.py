@@ -57,13 +57,13 @@ def drop_figure(
     edits = [edit for group in groups for edit in group]
     step, gap = (1.55, 0.35) if narrow else (1.0, 0.55)
     at: dict[str, float] = {}
-    place = 0.0
+    offset = 0.0
     for group in groups:
         for edit in group:
-            at[edit] = place
-            place += step
-        place += gap
-    height = max(0.34, 0.13 * len(series)) * place + 1.0
+            at[edit] = offset
+            offset += step
+        offset += gap
+    height = max(0.34, 0.13 * len(series)) * offset + 1.0
     figure, axes = new_axes(NARROW if narrow else WIDE, height)
     rows = drops.filter(pl.col("edit").is_in(edits) & pl.col("model").is_in(list(series)))
     for row in rows.iter_rows(named=True):
@@ -78,7 +78,7 @@ def drop_figure(
             axes.text(0, at[edit] - 0.56, name, fontsize=9, va="center", transform=axes.get_yaxis_transform())
     else:
         axes.set_yticks([at[edit] for edit in edits], names)
-    axes.set_ylim(place - gap - 0.4 * step, -1.0 if narrow else -0.6)
+    axes.set_ylim(offset - gap - 0.4 * step, -1.0 if narrow else -0.6)
     axes.axvline(0, color=QUIET, linewidth=1)
     axes.set_xlabel(
         "points of accuracy lost" if narrow else "points of accuracy lost (right: worse); bars: 95 % intervals"
@@ -118,8 +118,8 @@ def accuracy_and_drop(
     named = {name: series[name] for name in there if name in series}
     figure, axes = new_axes(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
     for model in [*(name for name in there if name not in named), *named]:
-        x, y, place = original[model], average[model], named.get(model)
-        color = QUIET if place is None else COLORS[place]
+        x, y, rank = original[model], average[model], named.get(model)
+        color = QUIET if rank is None else COLORS[rank]
         horizontal = [[x["accuracy"] - x["accuracy_low"]], [x["accuracy_high"] - x["accuracy"]]]
         vertical = [[y["effect"] - y["effect_low"]], [y["effect_high"] - y["effect"]]]
         axes.errorbar(
@@ -127,14 +127,14 @@ def accuracy_and_drop(
             y["effect"],
             xerr=100 * np.maximum(horizontal, 0),
             yerr=np.maximum(vertical, 0),
-            fmt="o" if place is None else MARKERS[place],
+            fmt="o" if rank is None else MARKERS[rank],
             color=color,
             ecolor=color,
             elinewidth=1.1,
-            alpha=0.5 if place is None else 1,
+            alpha=0.5 if rank is None else 1,
             # If two models have the same numbers, the first one is visible as a ring around the second.
-            markersize=5 if place is None else 10 - 0.7 * place,
-            zorder=3 if place is None else 4 + place,
+            markersize=5 if rank is None else 10 - 0.7 * rank,
+            zorder=3 if rank is None else 4 + rank,
         )
     axes.set_xlabel(f"accuracy on the originals, % ({_size(original.values())})")
     axes.set_ylabel("average points lost (up: worse)")
@@ -156,11 +156,11 @@ def curve_figure(
     """
     width = NARROW if narrow else WIDE
     part = curves.filter(pl.col("attribute") == attribute)
-    named = {name: place for name, place in series.items() if name in set(part["model"])}
+    named = {name: rank for name, rank in series.items() if name in set(part["model"])}
     figure, axes = new_axes(width, 3.6 + 0.2 * -(-len(named) // _columns(list(named), width)))
     levels = part["level"].unique().sort().to_list()
     logarithmic = levels[0] > 0 and levels[-1] >= 4 * levels[0]
-    for number, (model, place) in enumerate(named.items()):
+    for number, (model, rank) in enumerate(named.items()):
         # Both sides of a sweep through zero are one line; levels below zero are stored as distances.
         signed = pl.when(pl.col("side") == "below 0").then(-pl.col("level")).otherwise(pl.col("level"))
         rows = part.filter(pl.col("model") == model).with_columns(x=signed).unique("x").sort("x")
@@ -169,14 +169,14 @@ def curve_figure(
             _dodged(x, number - (len(named) - 1) / 2, logarithmic),
             100 * y,
             yerr=100 * np.maximum([y - low, high - y], 0),
-            color=COLORS[place],
-            marker=MARKERS[place],
+            color=COLORS[rank],
+            marker=MARKERS[rank],
             markersize=5,
             linewidth=1.5,
             elinewidth=1.1,
         )
         if originals and model in originals:
-            axes.axhline(100 * originals[model], color=COLORS[place], linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
+            axes.axhline(100 * originals[model], color=COLORS[rank], linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
     if logarithmic:
         from matplotlib.ticker import NullLocator
 
@@ -191,12 +191,12 @@ def curve_figure(
     return figure
 
 
-def _dodged(x: np.ndarray, place: float, logarithmic: bool) -> np.ndarray:
+def _dodged(x: np.ndarray, shift: float, logarithmic: bool) -> np.ndarray:
     """Return the levels moved a little, so that the intervals of several models do not hide each other."""
-    if len(x) < 2 or not place:
+    if len(x) < 2 or not shift:
         return x
     scale = np.log(x) if logarithmic else x
-    moved = scale + place * 0.012 * (scale[-1] - scale[0])
+    moved = scale + shift * 0.012 * (scale[-1] - scale[0])
     return np.exp(moved) if logarithmic else moved
 
 
@@ -218,10 +218,10 @@ def _apart(levels: list[float], least: float = 0.045) -> list[float]:
 def against_figure(curve: pl.DataFrame, column: str) -> Figure:
     """Draw the drops along a column of numbers (`wide.along`): one line per edit, with its interval."""
     figure, axes = new_axes(6.4, 4.2)
-    for place, (edit, rows) in enumerate(curve.group_by("edit", maintain_order=True)):
-        color, x = COLORS[place % len(COLORS)], rows[column].to_numpy()
+    for number, (edit, rows) in enumerate(curve.group_by("edit", maintain_order=True)):
+        color, x = COLORS[number % len(COLORS)], rows[column].to_numpy()
         axes.fill_between(x, rows["low"].to_numpy(), rows["high"].to_numpy(), color=color, alpha=0.15, linewidth=0)
-        axes.plot(x, rows["drop"].to_numpy(), MARKERS[place % len(MARKERS)] + "-", color=color, label=str(edit[0]))
+        axes.plot(x, rows["drop"].to_numpy(), MARKERS[number % len(MARKERS)] + "-", color=color, label=str(edit[0]))
     axes.set_xlabel(column)
     axes.set_ylabel("dropped accuracy, points; band: 95 % interval")
     axes.legend(frameon=False)

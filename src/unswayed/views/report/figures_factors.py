@@ -86,13 +86,13 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
     panels = figure.subplots(1, len(groupings), sharey=True, squeeze=False)
     for axes, grouping in zip(panels[0], groupings, strict=True):
         part = compared.filter(pl.col("grouping") == grouping)
-        for place, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
+        for number, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
             rows = part.filter(pl.col("group") == group)
-            color, marker = COLORS[place % MOST_MODELS], MARKERS[place % MOST_MODELS]
+            color, marker = COLORS[number % MOST_MODELS], MARKERS[number % MOST_MODELS]
             sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
             y = np.array([order.index(f) for f in rows["factor"]])
             ratio = rows["error_ratio"].to_numpy()
-            offset = (place - (part["group"].n_unique() - 1) / 2) * 0.12
+            offset = (number - (part["group"].n_unique() - 1) / 2) * 0.12
             axes.errorbar(
                 ratio, y + offset, xerr=rows["spread"].fill_null(0.0).to_numpy(), fmt="none", ecolor=color,
                 elinewidth=1, alpha=0.35,
@@ -160,9 +160,9 @@ def distribution_bars(table: pl.DataFrame) -> Figure:
     figure = new_figure(8.2, 4.6)
     panels = figure.subplots(1, 2, sharey=True)
     for axes, (which, title) in zip(panels, _SELECTIONS.items(), strict=True):
-        for place, (partition, color) in enumerate(_PARTITIONS.items()):
+        for number, (partition, color) in enumerate(_PARTITIONS.items()):
             part = table.filter((pl.col("which") == which) & (pl.col("partition") == partition))
-            y = np.array([common.index(f) for f in part["factor"]]) + 0.2 - 0.4 * place
+            y = np.array([common.index(f) for f in part["factor"]]) + 0.2 - 0.4 * number
             images = part["images"][0] if len(part) else 0
             axes.barh(y, 100 * part["share"], height=0.38, color=color, label=f"{partition} ({images:,} images)")
         axes.set_yticks(range(len(common)), [words(f) for f in common])
@@ -177,9 +177,9 @@ def active_factor_bars(table: pl.DataFrame) -> Figure:
     """Draw how many images have one, two, three … factors at once, in both partitions, on a log scale."""
     figure = new_figure(5.6, 3)
     axes = figure.subplots()
-    for place, (partition, color) in enumerate(_PARTITIONS.items()):
+    for number, (partition, color) in enumerate(_PARTITIONS.items()):
         part = table.filter(pl.col("partition") == partition)
-        axes.bar(part["factors"].to_numpy() - 0.2 + 0.4 * place, part["n"], width=0.38, color=color, label=partition)
+        axes.bar(part["factors"].to_numpy() - 0.2 + 0.4 * number, part["n"], width=0.38, color=color, label=partition)
     axes.set_yscale("log")
     axes.set_xticks(sorted(set(table["factors"])))
     axes.set(xlabel="number of factors of an image", ylabel="images")
@@ -242,7 +242,7 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
     for axes, factor in zip(panels, order, strict=True):
         part = shown.filter(pl.col("factor") == factor)
         axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
-        for place, group in enumerate(groups):
+        for number, group in enumerate(groups):
             chosen = part
             if "group" in table.columns:
                 chosen = part.filter(pl.col("group").is_null() if group is None else pl.col("group") == group)
@@ -251,8 +251,8 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
             gray = group is None and "group" in table.columns
             axes.scatter(
                 chosen["average"], chosen["accuracy"], s=size, linewidths=0, alpha=0.25 if gray else 0.6,
-                color=QUIET if gray else COLORS[max(0, place - 1) % MOST],
-                marker=MARKERS[max(0, place - 1) % MOST], label=group if group is not None else "other",
+                color=QUIET if gray else COLORS[max(0, number - 1) % MOST],
+                marker=MARKERS[max(0, number - 1) % MOST], label=group if group is not None else "other",
             )  # fmt: skip
         axes.set_title(words(factor), fontsize=9)
         axes.set(xlim=(least, 1), ylim=(least, 1))
@@ -286,9 +286,9 @@ def strength_curves(table: pl.DataFrame) -> Figure:
         chosen = changes if len(changes) <= 2 * _AT_ONCE else [*changes[:_AT_ONCE], *changes[-_AT_ONCE:][::-1]]
         for axes in line[len(chosen) :]:
             axes.set_axis_off()
-        for place, (axes, factor) in enumerate(zip(line, chosen, strict=False)):
+        for number, (axes, factor) in enumerate(zip(line, chosen, strict=False)):
             rows = part.filter(pl.col("factor") == factor).sort("strength")
-            color = COLORS[0] if place < (len(chosen) + 1) // 2 else COLORS[1]
+            color = COLORS[0] if number < (len(chosen) + 1) // 2 else COLORS[1]
             axes.scatter(rows["strength"], rows["error_ratio"], s=5, alpha=0.15, color=color, linewidths=0)
             fit = np.polynomial.Polynomial.fit(
                 rows["strength"], rows["fitted"], min(3, max(0, rows["strength"].n_unique() - 1))

@@ -36,12 +36,12 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     figure = new_figure(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0))
     panels = figure.subplots(len(norms), 2, squeeze=False)
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
-        for label, place in places(names, series).items():
+        for label, number in places(names, series).items():
             part = levels.filter((pl.col(name) == label) & (pl.col("norm") == norm)).sort("level")
             for column, style in (("accuracy_background", "-"), ("accuracy_foreground", "--")):
-                look = {"color": COLORS[place % MOST], "marker": _marker(place), "markersize": 3.5, "linewidth": 1.4}
+                look = {"color": COLORS[number % MOST], "marker": _marker(number), "markersize": 3.5, "linewidth": 1.4}
                 accuracy.plot(part["level"], part[column], style, **look)
-            _rfs(rfs, part, place, label, shaded=not many)
+            _rfs(rfs, part, number, label, shaded=not many)
         accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
         rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
         rfs.axhline(0, color="#888888", linewidth=0.8)
@@ -62,19 +62,19 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     return figure
 
 
-def _marker(place: int) -> str:
+def _marker(number: int) -> str:
     """Return a marker that differs from that of the last model with the same color."""
-    return MARKERS[(place // MOST + place) % MOST]
+    return MARKERS[(number // MOST + number) % MOST]
 
 
-def _rfs(axes: Axes, part: pl.DataFrame, place: int, label: str, shaded: bool) -> None:
+def _rfs(axes: Axes, part: pl.DataFrame, number: int, label: str, shaded: bool) -> None:
     level, value, low, high = (
         part[column].cast(pl.Float64).fill_null(np.nan).to_numpy() for column in ("level", "rfs", "rfs_low", "rfs_high")
     )
-    color = COLORS[place % MOST]
+    color = COLORS[number % MOST]
     if shaded:
         axes.fill_between(level, low, high, color=color, alpha=0.12, linewidth=0)
-    axes.plot(level, value, color=color, marker=_marker(place), markersize=4, linewidth=1.4, label=label)
+    axes.plot(level, value, color=color, marker=_marker(number), markersize=4, linewidth=1.4, label=label)
 
 
 MOST_PANELS = 24  # one per model
@@ -95,16 +95,16 @@ def noise_scatter(models: pl.DataFrame, classes: pl.DataFrame, names: Sequence[s
     models, classes = models.filter(over_levels), classes.filter(over_levels)
     order = models["model"].to_list()
     figure, panels = _panels(1 + min(len(order), MOST_PANELS), 2.6)
-    for place, (model, x, y) in enumerate(models.select("model", *_ACCURACIES).iter_rows()):
-        color, marker = COLORS[place % MOST], _marker(place)
+    for number, (model, x, y) in enumerate(models.select("model", *_ACCURACIES).iter_rows()):
+        color, marker = COLORS[number % MOST], _marker(number)
         panels[0].plot(x, y, marker, color=color, markersize=6, label=model, linestyle="none")
     panels[0].set_title("all models", fontsize=9)
     labels = sorted(set(classes["label"]))
     few = len(labels) <= 2 * MOST
     for axes, model in zip(panels[1:], order, strict=False):
         for label, x, y in classes.filter(pl.col("model") == model).select("label", *_ACCURACIES).iter_rows():
-            place = labels.index(label)
-            color, marker = (COLORS[place % MOST], _marker(place)) if few else (COLORS[0], "o")
+            number = labels.index(label)
+            color, marker = (COLORS[number % MOST], _marker(number)) if few else (COLORS[0], "o")
             axes.plot(
                 x, y, marker, color=color, markersize=4.5, linestyle="none", label=names[label] if few else None,
                 alpha=0.8 if few else 0.4,
@@ -193,10 +193,10 @@ def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
         everything = _density(part["irfs"].to_numpy(), at)
         if everything is not None:
             axes.fill_between(at, everything, color="#dddddd", linewidth=0, label="all pictures")
-        for place, label in enumerate(chosen):
+        for number, label in enumerate(chosen):
             line = _density(part.filter(pl.col("label") == label)["irfs"].to_numpy(), at)
             if line is not None:
-                axes.plot(at, line, color=COLORS[place], linewidth=1.3, label=names[label])
+                axes.plot(at, line, color=COLORS[number], linewidth=1.3, label=names[label])
         axes.axvline(0, color=QUIET, linewidth=0.8)
         axes.set_title(short(model), fontsize=8)
         axes.set(xlim=(-1, 1))
@@ -246,7 +246,7 @@ def alignment_bars(by_group: pl.DataFrame) -> Figure:
     groups = table["group"].to_list()
     for axes, measure in zip(panels, MEASURES, strict=True):
         values = table[measure].fill_null(np.nan).to_numpy()
-        axes.bar(range(len(groups)), values, color=[COLORS[place % MOST] for place in range(len(groups))])
+        axes.bar(range(len(groups)), values, color=[COLORS[number % MOST] for number in range(len(groups))])
         axes.set_xticks(range(len(groups)), map(short, groups), rotation=40, ha="right", rotation_mode="anchor")
         axes.set_title(_NAMES.get(measure, measure.replace("_", " ")), fontsize=9)
     return figure
@@ -264,12 +264,12 @@ def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axe
     return figure, list(panels)
 
 
-def _legend(figure: Figure, axes: Axes, place: Literal["outside right upper", "outside right lower"]) -> None:
+def _legend(figure: Figure, axes: Axes, corner: Literal["outside right upper", "outside right lower"]) -> None:
     """Put the names of a panel's points beside the panels."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
         columns = 1 + len(labels) // 28
-        figure.legend(handles, map(short, labels), frameon=False, loc=place, fontsize=7.5, ncols=columns)
+        figure.legend(handles, map(short, labels), frameon=False, loc=corner, fontsize=7.5, ncols=columns)
 
 
 def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:

@@ -170,7 +170,7 @@ def _rivals(
         table = compare(answers, order[0], model, measure=measure, **settings).filter(edit=AVERAGE)
         names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
         for row in table.drop_nulls(names[0]).iter_rows(named=True):
-            gap, low, high = (-row[names[place]] for place in (0, 2, 1))
+            gap, low, high = (-row[names[index]] for index in (0, 2, 1))
             rows.append((model, gap, low, high, row["n"], row["p_holm"]))
     ends = dict.fromkeys(("gap", "low", "high"), pl.Float64)
     schema = {"model": pl.String, **ends, "n": pl.Int64, "p_holm": pl.Float64}

@@ -293,8 +293,8 @@ def _points(findings: Findings) -> dict[str, Any]:
     most = max(50, _PREDICTIONS // (len(findings.models) * len(edits)))
     if len(ids) > most:
         ids = np.sort(np.random.default_rng(0).choice(ids, most, replace=False))
-    place = pl.Series(ids).cast(pl.String)
-    rows = rows.filter(pl.col("source_id").cast(pl.String).is_in(place.implode())).with_columns(names.cast(pl.String))
+    drawn = pl.Series(ids).cast(pl.String)
+    rows = rows.filter(pl.col("source_id").cast(pl.String).is_in(drawn.implode())).with_columns(names.cast(pl.String))
     number = {source_id: index for index, source_id in enumerate(ids.tolist())}
     points: dict[str, list[list[int | None]]] = {}
     for (model, edit), part in rows.group_by("model", "edit", maintain_order=True):

@@ -92,7 +92,7 @@ def write_report(
     steps = iter(range(3, total + 1))
     flips = findings.flips.shown
     count = min(settings.heat_maps, len(flips))
-    chosen = [flips[place * len(flips) // count] for place in range(count)]  # evenly spaced
+    chosen = [flips[index * len(flips) // count] for index in range(count)]  # evenly spaced
     together = flips_of_every_model(findings)
     if settings.heat_maps:
         chosen = list(dict.fromkeys([*chosen, *(view for views in together for view in views)]))

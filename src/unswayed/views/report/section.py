@@ -70,7 +70,7 @@ def series(models: Sequence[str]) -> dict[str, int]:
     """Return each model's place in COLORS and MARKERS, the same in every figure of a report; of more than eight models
     the first four and the last four have one."""
     named = list(models) if len(models) <= MOST else [*models[: MOST // 2], *models[-MOST // 2 :]]
-    return {name: place for place, name in enumerate(named)}
+    return {name: number for number, name in enumerate(named)}
 
 
 def places(names: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -81,7 +81,7 @@ def places(names: Iterable[str], known: Mapping[str, int] | None = None) -> dict
     """
     known = known or {}
     names = list(names)
-    free = iter(place for place in range(MOST + len(names)) if place not in known.values())
+    free = iter(number for number in range(MOST + len(names)) if number not in known.values())
     return {name: known[name] if name in known else next(free) for name in names}
 
 

@@ -75,9 +75,9 @@ def _notes(findings: Findings) -> Markup:
 def _table(findings: Findings) -> Markup:
     drops = findings.drops
     order = {model: number for number, model in enumerate(findings.models)}
-    place = {edit: number for number, edit in enumerate(["original", AVERAGE, *findings.edits])}
+    rank = {edit: number for number, edit in enumerate(["original", AVERAGE, *findings.edits])}
     shown = drops.filter(pl.col("kind") != "source").sort(
-        pl.col("model").replace_strict(order), pl.col("edit").replace_strict(place, default=len(place))
+        pl.col("model").replace_strict(order), pl.col("edit").replace_strict(rank, default=len(rank))
     )
     has_effect = ~pl.col("kind").is_in(["control", "original"])  # the others have no drop net of a control
     effects = [pl.when(has_effect).then(name).alias(name) for name in ("effect", "effect_low", "effect_high")]
@@ -253,11 +253,9 @@ def answers_section(findings: Findings) -> Section | None:
     counts = findings.flips.counts
     if counts.is_empty():
         return None
-    place = {name: number for number, name in enumerate(findings.models)}
+    rank = {name: number for number, name in enumerate(findings.models)}
     order = {edit: number for number, edit in enumerate(findings.edits)}
-    counts = counts.sort(
-        pl.col("model").replace_strict(place), pl.col("edit").replace_strict(order, default=len(order))
-    )
+    counts = counts.sort(pl.col("model").replace_strict(rank), pl.col("edit").replace_strict(order, default=len(order)))
     right = findings.drops.select("model", "edit", "accuracy")
     calibrated = (
         counts.join(right, on=["model", "edit"], maintain_order="left")

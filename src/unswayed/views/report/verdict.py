@@ -205,8 +205,8 @@ def first_screen(findings: Findings, album: Album) -> Markup:
 
 def color(findings: Findings, model: str) -> str:
     """Return a model's color as a variable of the style sheet."""
-    place = findings.series.get(model)
-    return "var(--quiet)" if place is None else f"var(--series-{place})"
+    number = findings.series.get(model)
+    return "var(--quiet)" if number is None else f"var(--series-{number})"
 
 
 def _meaning(findings: Findings, edit: str) -> str:
