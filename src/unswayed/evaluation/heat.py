@@ -164,7 +164,7 @@ def explain_pairs(
     try:
         need("studies", "pytorch_grad_cam")
     except UserError as error:
-        return found, [f"No heat maps: {error.given}; {error.run}"] if pairs else []
+        return of_pairs, [f"No heat maps: {error.given}; {error.run}"] if pairs else []
     for model in dict.fromkeys(pair.model for pair in pairs):
         places = [index for index, pair in enumerate(pairs) if pair.model == model]
         try:
