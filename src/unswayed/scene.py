@@ -55,7 +55,8 @@ class Scene:
     bool and uint8 (0 and 255, or 0 and 1);
     label: index into the source's label space, or None; notes: what was done to the photograph, for the manifest;
     parts: further masks of the same shape by name (RIVAL10's attributes); mask_origin: what made the mask, None if it
-    was not made automatically.
+    was not made automatically; others: the class and the mask of each other object of the photograph, where they are
+    known.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Scene:
     notes: tuple[str, ...] = ()
     parts: Mapping[str, np.ndarray] = field(default_factory=dict)
     mask_origin: MaskOrigin | None = None
+    others: tuple[tuple[int | None, np.ndarray], ...] = ()
 
     def __post_init__(self) -> None:
         if self.image.ndim != 3 or self.image.shape[2] != 3 or self.image.dtype != np.uint8:
@@ -72,6 +74,8 @@ class Scene:
         object.__setattr__(self, "mask", mask_array(self.mask, f"{self.id}: the mask"))
         parts = {name: mask_array(part, f"{self.id}: the mask of {name}") for name, part in self.parts.items()}
         object.__setattr__(self, "parts", parts)
+        named = f"{self.id}: the mask of another object"
+        object.__setattr__(self, "others", tuple((label, mask_array(mask, named)) for label, mask in self.others))
         if self.mask.shape != self.image.shape[:2]:
             high, wide = self.mask.shape
             raise BadPicture(
@@ -91,7 +95,9 @@ class Scene:
     def each(self, change: Callable[[np.ndarray], np.ndarray], *notes: str) -> Scene:
         """The scene with its picture and all its masks changed alike, and further notes."""
         parts = {name: change(part) for name, part in self.parts.items()}
-        return replace(self, image=change(self.image), mask=change(self.mask), parts=parts, notes=(*self.notes, *notes))
+        others = tuple((label, change(mask)) for label, mask in self.others)
+        image, mask = change(self.image), change(self.mask)
+        return replace(self, image=image, mask=mask, parts=parts, others=others, notes=(*self.notes, *notes))
 
     def resized(self, size: tuple[int, int], *notes: str) -> Scene:
         """The scene in another size (width, height)."""
@@ -177,5 +183,6 @@ def _padded(scene: Scene, axis: int) -> Scene:
         # The mirrored strip is background: a second, mirrored object must not count as the object.
         mask=np.pad(scene.mask, widths),
         parts={name: np.pad(part, widths) for name, part in scene.parts.items()},
+        others=tuple((label, np.pad(other, widths)) for label, other in scene.others),
         notes=(*scene.notes, f"framed with {missing} reflected pixels"),
     )

@@ -133,17 +133,18 @@ def namer():
 '''
 
 
-def write_objects(folder: Path, count: int = 24) -> Path:
+def write_objects(folder: Path, count: int = 24, wide: int = WIDE, high: int = HIGH) -> Path:
     """A COCO file of photographs, each with a large object, another one and a crowd; returns the file."""
     folder.mkdir(parents=True, exist_ok=True)
     images, annotations = [], []
     for number in range(count):
         noise = np.random.default_rng(number)
-        image = noise.integers(90, 150, (HIGH // 8, WIDE // 8, 1)).repeat(3, 2).astype(np.uint8)
-        image = cv2.resize(image, (WIDE, HIGH), interpolation=cv2.INTER_CUBIC)
+        image = noise.integers(90, 150, (high // 8, wide // 8, 1)).repeat(3, 2).astype(np.uint8)
+        image = cv2.resize(image, (wide, high), interpolation=cv2.INTER_CUBIC)
         label, other = number % 3, (number + 1 + number // 3 % 2) % 3
-        center, half = noise.integers((110, 90), (210, 150)), noise.integers((30, 22), (52, 40))
-        shapes = [(label, *(center - half), *(center + half)), (other, 8, 10, 52, 40), (other, 260, 200, 310, 232)]
+        center, half = noise.integers((110, 90), (wide - 110, 150)), noise.integers((30, 22), (52, 40))
+        crowd_at = wide - 60, high - 40, wide - 10, high - 8
+        shapes = [(label, *(center - half), *(center + half)), (other, 8, 10, 52, 40), (other, *crowd_at)]
         for which, (index, left, top, right, bottom) in enumerate(shapes):
             image[top:bottom, left:right] = COLORS[NAMES[index]]
             outline = [float(x) for x in (left, top, right, top, right, bottom, left, bottom)]
@@ -161,7 +162,7 @@ def write_objects(folder: Path, count: int = 24) -> Path:
             )
         name = f"photo-{number:03}.png"
         Image.fromarray(image).save(folder / name)
-        images.append({"id": number + 1, "file_name": name, "height": HIGH, "width": WIDE})
+        images.append({"id": number + 1, "file_name": name, "height": high, "width": wide})
     categories = [{"id": index + 1, "name": name} for index, name in enumerate(NAMES)]
     file = folder / "instances.json"
     file.write_text(json.dumps({"images": images, "annotations": annotations, "categories": categories}))

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unswayed.edits.composition import Impossible, Pool, Removed
+from unswayed.edits.composition import Composition, Impossible, Original, Pool, Removed
 from unswayed.edits.geometry import border_contact
-from unswayed.edits.layers import realize
+from unswayed.edits.layers import realize, visible_others
 from unswayed.edits.recipes import Item
 from unswayed.errors import BadPicture, UserError, reason_of
 from unswayed.files.downloads import place_of
@@ -27,6 +27,7 @@ from unswayed.rendering.removal import lendable
 from unswayed.rendering.settings import removal_of
 from unswayed.scene import Scene, frame
 from unswayed.sources import is_combined
+from unswayed.sources.objects import objects_text
 
 from .plan import Plan, picture_seed
 from .quality import FINDER, WITNESS, Evidence, Witness
@@ -133,6 +134,7 @@ class Preparation:
                     composition = replace(composition, background=Removed(framed.id, fill))
                 needed = None if self.plan.settings.has_network else composition.needs_network
                 layers = None if needed else realize(composition, self.backgrounds, row.seed)
+                objects = None if layers is None else self._objects(framed, composition, layers)
         except Impossible as impossible:
             return PreparedPicture(replace(row, status=SKIPPED, reason=str(impossible)))
         except Exception as error:
@@ -143,12 +145,22 @@ class Preparation:
             requested=None if rate is None else float(rate),
             values=dict(composition.requested),
             guide=self.plan.guide if "guide" in item.needs else None,
+            objects=objects,
         )
         if needed is not None:
             return PreparedPicture(replace(row, status=SKIPPED, reason=no_network(needed).reason))
         with self._timed("judge"):
             evidence = None if shared is None else self.witness.of_picture(shared, composition)
         return PreparedPicture(row, layers, evidence)
+
+    def _objects(self, framed: Scene, composition: Composition, layers: Layers) -> str | None:
+        """The other objects in a picture: those of the scene that its background shows, if it shows one."""
+        shown: Scene | None = framed
+        if isinstance(composition.background, Removed) and composition.background.scene_id != framed.id:
+            shown = self.pool.load(composition.background.scene_id)
+        elif not isinstance(composition.background, Original | Removed):
+            shown = None
+        return objects_text(visible_others(shown, composition, layers, self.backgrounds))
 
     def _as_found(self, scene: Scene, row: Row) -> PreparedPicture:
         """The source file as it is, or a PNG if no single file shows the scene."""

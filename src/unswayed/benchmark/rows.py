@@ -62,7 +62,8 @@ class Row:
     came from); measures: the renderer's measurements of the picture; level, attribute, control: the edit's level in a
     sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that an
     adversarial background attacks; notes: how the scene was made (a mask made by GrabCut, padding); validity: the
-    score in [0, 1] of `validity.judge`, None if it was not measured, with its reasons and faults.
+    score in [0, 1] of `validity.judge`, None if it was not measured, with its reasons and faults; objects: the other
+    objects in the picture, as `sources.objects` writes them.
     """
 
     source_id: str
@@ -90,6 +91,7 @@ class Row:
     validity: float | None = None
     validity_reasons: list[str] = field(default_factory=list)
     validity_measures: dict[str, float] = field(default_factory=dict)
+    objects: str | None = None
 
     @property
     def sample_id(self) -> str:
@@ -170,7 +172,7 @@ def write_manifest(root: Path, rows: Iterable[Row]) -> None:
 _COLUMNS = (
     "sample_id source_id edit run:int64 parameters seed:uint64 label:int64 path sha256 mask_path mask_sha256 "
     "pixel_rate:float64 requested:float64 border_contact:float64 status reason attribute level control guide "
-    "values measures notes validity:float64 validity_reasons validity_measures"
+    "values measures notes validity:float64 validity_reasons validity_measures objects"
 )
 
 

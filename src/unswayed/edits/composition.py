@@ -73,10 +73,12 @@ class Guidance:
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """What hides a part of the object: `pixels` (S, S, 3) uint8 where `alpha` (S, S) float32 over the canvas says."""
+    """What hides a part of the object: `pixels` (S, S, 3) uint8 where `alpha` (S, S) float32 over the canvas says, of
+    the class `label` if it is an object of a known one."""
 
     alpha: np.ndarray
     pixels: np.ndarray
+    label: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ mask is above one half; the softer edge around it is drawn but does not count fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -108,6 +109,15 @@ def resized(picture: np.ndarray, side: int) -> np.ndarray:
         return picture
     method = cv2.INTER_AREA if picture.shape[0] > side else cv2.INTER_LINEAR
     return cv2.resize(picture, (side, side), interpolation=method)
+
+
+def in_window(picture: np.ndarray, window: Sequence[int]) -> np.ndarray:
+    """Return what a window (left, top, right, bottom) of a square picture or mask shows, stretched to its size."""
+    import cv2
+
+    left, top, right, bottom = window
+    shown = np.ascontiguousarray(picture[top:bottom, left:right])
+    return cv2.resize(shown, picture.shape[1::-1], interpolation=cv2.INTER_LINEAR)
 
 
 def placed_mask(mask: np.ndarray, placement: np.ndarray, side: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Protocol
 import cv2
 import numpy as np
 
+from unswayed.scene import Scene
 from unswayed.sources.pictures import read_picture
 
 from .composition import (
@@ -21,7 +22,7 @@ from .composition import (
     Picture,
     PictureReference,
 )
-from .geometry import is_identity, placed_object, resized
+from .geometry import in_window, is_identity, placed_object, resized
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,35 @@ def realize(composition: Composition, backgrounds: Resolver, seed: int) -> Layer
         pixels, alpha = np.clip(np.round(mixed), 0, 255).astype(np.uint8), total[..., 0].astype(np.float32)
     rendering = composition.start, composition.guidance, composition.label, seed, composition.needs_network
     return Layers(pixels, alpha, background, *rendering, visible)
+
+
+def visible_others(
+    scene: Scene | None, composition: Composition, layers: Layers, backgrounds: Resolver
+) -> list[tuple[int | None, np.ndarray]]:
+    """The other objects in a picture, each with its class and the pixels of it that are visible, (S, S) bool.
+
+    scene: the framed scene that the background shows, with its other objects, or None if it shows none. They stay where
+    they are in it: what the object or something else hides, what a removal has filled, and what a crop cuts off is not
+    visible. What hides the object is an object too.
+    """
+    side = backgrounds.size
+    covers: list[tuple[int | None, np.ndarray]] = [
+        (cover.label, cover.alpha > 0.5) for cover in composition.covers if cover.label is not None
+    ]
+    if scene is None or not scene.others:
+        return covers
+    hidden = np.zeros((side, side), bool)
+    for cover in composition.covers:
+        hidden |= cover.alpha > 0.5
+    reference, own = composition.background, scene.id == composition.scene_id
+    if not (isinstance(reference, Original) and is_identity(composition.placement)):
+        hidden |= layers.alpha > 0.5
+    if not isinstance(reference, Original):
+        before = resized(composition.image if own else scene.image, side)
+        hidden |= (backgrounds.resolve(reference, composition) != before).any(axis=2)
+    window = composition.requested.get("window") if composition.cropped and own else None
+    masks = ((label, mask if window is None else in_window(mask, window)) for label, mask in scene.others)
+    return [*((label, (resized(mask, side) > 0.5) & ~hidden) for label, mask in masks), *covers]
 
 
 def _adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:

@@ -47,7 +47,8 @@ class Occlusion(Edit):
         alpha = placed_mask(composition.mask, composition.placement, pool.size)
         for cover in composition.covers:
             alpha = alpha * (1 - cover.alpha)
-        cover = hiding(alpha, self.share, pool.load(other), rng)
+        scene = pool.load(other)
+        cover = replace(hiding(alpha, self.share, scene, rng), label=scene.label)
         visible = float((alpha * (1 - cover.alpha) > 0.5).mean())
         return replace(
             composition,

@@ -13,6 +13,7 @@ from .geometry import (
     after,
     box,
     center,
+    in_window,
     is_identity,
     kept_inside,
     moved,
@@ -110,12 +111,9 @@ def cropped(composition: Composition) -> Composition:
     low, last = min(first, int(begin)), max(first + extent, int(begin + reach))
     spans[1 - longer] = (low, last - low)
     (left, wide), (top, high) = spans
-    window = slice(top, top + high), slice(left, left + wide)
-    image, mask = (
-        cv2.resize(np.ascontiguousarray(array[window]), (side, side), interpolation=cv2.INTER_LINEAR)
-        for array in (composition.image, composition.mask)
-    )
-    requested = {**composition.requested, "size": "full", "window": [left, top, left + wide, top + high]}
+    window = [left, top, left + wide, top + high]
+    image, mask = in_window(composition.image, window), in_window(composition.mask, window)
+    requested = {**composition.requested, "size": "full", "window": window}
     return replace(composition, image=image, mask=mask, cropped=True, requested=requested)
 
 

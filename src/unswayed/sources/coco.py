@@ -5,6 +5,7 @@ Their masks are polygons, run lengths or compressed run lengths.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 from collections.abc import Sequence
@@ -61,14 +62,15 @@ class _Content:
 
 
 def open_coco(spec: Spec) -> Source:
-    """The annotated objects, labeled by category; crowds are excluded.
+    """The annotated objects, labeled by category, each with the other objects of its picture; crowds are left out.
 
     images=DIR: the folder of the pictures (by default it is searched for near the annotations);
-    objects: `largest`, one scene per picture, or `all`, one per object.
+    objects: `largest`, one scene per picture, or `all`, one per object; least: the least share of the picture that the
+    object of a scene covers.
     """
     path = spec.file()
-    options = spec.take(images=None, objects="largest")
-    objects = spec.one_of("objects", options["objects"], OBJECTS)
+    options = spec.take(images=None, objects="largest", least="0")
+    objects, least = spec.one_of("objects", options["objects"], OBJECTS), least_share(options["least"])
     content = _read(path)
     pictures = {picture.id: picture for picture in content.images}
     folder = _pictures_folder(path, options["images"], content.images, spec.text)
@@ -77,11 +79,17 @@ def open_coco(spec: Spec) -> Source:
     index_of = {category.id: index for index, category in enumerate(categories)}
     ordered = sorted(content.annotations, key=lambda annotation: (annotation.image_id, annotation.id))
     chosen: dict[object, _Annotation] = {}
+    together: dict[int, list[_Annotation]] = {}
     for annotation in ordered:
-        if not annotation.iscrowd and annotation.image_id in pictures:
-            scene = annotation.image_id if objects == "largest" else len(chosen)
-            if scene not in chosen or (annotation.area or 0) > (chosen[scene].area or 0):
-                chosen[scene] = annotation
+        if annotation.iscrowd or annotation.image_id not in pictures:
+            continue
+        together.setdefault(annotation.image_id, []).append(annotation)
+        picture = pictures[annotation.image_id]
+        if (annotation.area or 0) < least * picture.height * picture.width:
+            continue
+        scene = annotation.image_id if objects == "largest" else len(chosen)
+        if scene not in chosen or (annotation.area or 0) > (chosen[scene].area or 0):
+            chosen[scene] = annotation
     names, entries = [], []
     for annotation in chosen.values():
         picture = pictures[annotation.image_id]
@@ -89,14 +97,32 @@ def open_coco(spec: Spec) -> Source:
         if not name.name:
             raise UserError(f"picture {picture.id} has the file_name {picture.file_name!r}", allowed="a file's name")
         names.append(str(name if objects == "largest" else name.with_stem(f"{name.stem}-{annotation.id}")))
-        detail = annotation.id, annotation.segmentation, picture.height, picture.width
+        others = [
+            (index_of.get(other.category_id), other.segmentation)
+            for other in together[annotation.image_id]
+            if other is not annotation
+        ]
+        detail = annotation.id, annotation.segmentation, picture.height, picture.width, others
         label = index_of.get(annotation.category_id)
         entries.append(Entry("", str(folder / picture.file_name), None, label, detail=detail))
-    return Source(spec.text, labels, named(entries, names), load_annotated)
+    crowds = sum(bool(annotation.iscrowd) for annotation in ordered)
+    remarks = (f"{crowds:,} crowds of several objects under one outline are left out",) if crowds else ()
+    return Source(spec.text, labels, named(entries, names), load_annotated, remarks=remarks)
+
+
+def least_share(text: str | None) -> float:
+    """The option `least`: a share of the picture in [0, 1]."""
+    try:
+        share = float(text or 0)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 1:
+        raise UserError(f"the option least is {text!r}", allowed="a share of the picture, 0 to 1, such as 0.01")
+    return share
 
 
 def load_annotated(entry: Entry) -> Scene:
-    number, segmentation, high, wide = entry.detail
+    number, segmentation, high, wide, listed = entry.detail
     image = read_picture(entry.image)
     try:
         if image.shape[:2] != (high, wide):
@@ -104,7 +130,11 @@ def load_annotated(entry: Entry) -> Scene:
         mask = annotated_mask(segmentation, high, wide)
     except (ValueError, TypeError, OverflowError) as error:
         raise BadPicture(f"{entry.image}: annotation {number} cannot be used: {error}") from None
-    return shrunk(Scene(entry.id, image, mask, entry.label))
+    others = []
+    for label, outline in listed:
+        with contextlib.suppress(ValueError, TypeError, OverflowError):  # the scene itself can be used without it
+            others.append((label, annotated_mask(outline, high, wide)))
+    return shrunk(Scene(entry.id, image, mask, entry.label, others=tuple(others)))
 
 
 def _read(path: Path) -> _Content:

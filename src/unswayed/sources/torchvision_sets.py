@@ -26,6 +26,7 @@ from unswayed.labels import imagenet, own
 from unswayed.scene import Scene
 from unswayed.specs import Spec
 
+from .coco import least_share
 from .pictures import divided, read_numbers, read_picture, shrunk
 from .source import Entry, Source, named
 
@@ -168,18 +169,19 @@ CLASSES = (
 
 
 class VocObject(NamedTuple):
-    """One object of an annotation: its number in SegmentationObject, its class, the area of its box in pixels."""
+    """One object of an annotation: its number in SegmentationObject, its class, the share of the picture in its box."""
 
     number: int
     name: str
-    area: float
+    share: float
 
 
 def open_voc(spec: Spec) -> Source:
     """The segmented objects, labeled with VOC's 20 classes.
 
     year: 2012 (default) to 2007; split: val (default), train, trainval, or test of 2007; objects: `largest` (by its
-    box), one scene per picture, or `all`, one per object. download=yes fetches what is missing.
+    box), one scene per picture, or `all`, one per object; least: the least share of the picture that the box of a
+    scene's object covers. download=yes fetches what is missing.
     """
 
     def fetch(folder: Path) -> None:
@@ -187,10 +189,10 @@ def open_voc(spec: Spec) -> Source:
 
         VOCSegmentation(folder, year=year, image_set=split, download=True)
 
-    options = spec.take(year="2012", split="val", objects="largest", download="no")
+    options = spec.take(year="2012", split="val", objects="largest", least="0", download="no")
     year = spec.one_of("year", options["year"], YEARS)
     split = spec.one_of("split", options["split"], VOC_SPLITS)
-    objects = spec.one_of("objects", options["objects"], OBJECTS)
+    objects, least = spec.one_of("objects", options["objects"], OBJECTS), least_share(options["least"])
     if split == "test" and year != "2007":
         raise UserError(f"the test split of VOC {year} has no published masks", allowed="split=val, train or trainval")
     below = ("", f"VOC{year}", f"VOCdevkit/VOC{year}", f"TrainVal/VOCdevkit/VOC{year}")
@@ -200,28 +202,37 @@ def open_voc(spec: Spec) -> Source:
     labels = own(CLASSES, "voc")
     names, entries = [], []
     for picture in " ".join(read_lines(listing, "list")).split():
-        shown, problem = _voc_objects(root / "Annotations" / f"{picture}.xml")
+        listed, problem = _voc_objects(root / "Annotations" / f"{picture}.xml")
+        shown = [voc_object for voc_object in listed if voc_object.share >= least]
+        if listed and not shown:
+            continue
         if objects == "largest" and shown:
-            shown = [max(shown, key=lambda voc_object: voc_object.area)]
+            shown = [max(shown, key=lambda voc_object: voc_object.share)]
+        classes = {voc_object.number: labels.index(voc_object.name) for voc_object in listed}
         for number, name, _ in shown or [VocObject(0, "", 0.0)]:
             names.append(f"{picture}-{number}.jpg" if objects == "all" else f"{picture}.jpg")
             image, mask = root / "JPEGImages" / f"{picture}.jpg", root / "SegmentationObject" / f"{picture}.png"
-            entries.append(Entry("", str(image), str(mask), labels.index(name) if name else None, problem, number))
+            label = labels.index(name) if name else None
+            entries.append(Entry("", str(image), str(mask), label, problem, (number, classes)))
     return Source(spec.text, labels, named(entries, names), load_object)
 
 
 def load_object(entry: Entry) -> Scene:
     assert entry.mask is not None
-    mask = (read_numbers(entry.mask) == entry.detail).astype(np.float32)
+    (number, classes), numbers = entry.detail, read_numbers(entry.mask)
+    mask = (numbers == number).astype(np.float32)
     if not mask.any():
-        raise BadPicture(f"{entry.mask}: no pixel belongs to object {entry.detail}")
-    return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label))
+        raise BadPicture(f"{entry.mask}: no pixel belongs to object {number}")
+    there = [(label, numbers == other) for other, label in classes.items() if other != number]
+    others = tuple((label, pixels) for label, pixels in there if pixels.any())
+    return shrunk(Scene(entry.id, read_picture(entry.image), mask, entry.label, others=others))
 
 
 def _voc_objects(path: Path) -> tuple[list[VocObject], str | None]:
     """The objects of an annotation file in their order, and what is wrong with it if they cannot be read."""
     try:
         tree = ElementTree.fromstring(read_file(path, MOST_TEXT))
+        whole = float(tree.findtext("size/width") or 0) * float(tree.findtext("size/height") or 0)
         objects = []
         for number, element in enumerate(tree.iter("object"), 1):
             sides = (float(element.findtext(f"bndbox/{side}", "")) for side in ("xmin", "ymin", "xmax", "ymax"))
@@ -229,7 +240,7 @@ def _voc_objects(path: Path) -> tuple[list[VocObject], str | None]:
             name = element.findtext("name", "")
             if name not in CLASSES:
                 return [], f"{path.name} has an object of the class '{name}'"
-            objects.append(VocObject(number, name, (right - left) * (bottom - top)))
+            objects.append(VocObject(number, name, (right - left) * (bottom - top) / (whole or 1)))
     except UserError as error:
         return [], f"its annotation {error.given}"
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
