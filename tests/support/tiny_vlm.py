@@ -16,8 +16,8 @@ TEMPLATE = (
 )
 
 
-def save_tiny_vlm(folder: Path, seed: int = 0, favorite: str | None = None) -> Path:
-    """favorite: the token that the model prefers to every other, and after which it stops."""
+def save_tiny_vlm(folder: Path, favorite: str | None = None) -> Path:
+    """favorite: the letter that the model has learned to reply to everything; without it the weights are random."""
     special = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
     vocabulary = {token: index for index, token in enumerate([*special, *string.printable])}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>"))
@@ -27,7 +27,7 @@ def save_tiny_vlm(folder: Path, seed: int = 0, favorite: str | None = None) -> P
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>",
         additional_special_tokens=["<image>"],
     )  # fmt: skip
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     small = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = transformers.LlavaConfig(
         vision_config=transformers.CLIPVisionConfig(**small, image_size=32, patch_size=8),
@@ -38,7 +38,10 @@ def save_tiny_vlm(folder: Path, seed: int = 0, favorite: str | None = None) -> P
         image_token_index=4,
         vision_feature_layer=-1,
     )  # fmt: skip
-    network = transformers.LlavaForConditionalGeneration(config).eval()
+    network = transformers.LlavaForConditionalGeneration(config)
+    if favorite is not None:
+        _teach(network, vocabulary[favorite])
+    network.eval()
     network.generation_config.eos_token_id = 2
     network.generation_config.pad_token_id = 0
     network.save_pretrained(folder)
@@ -49,3 +52,18 @@ def save_tiny_vlm(folder: Path, seed: int = 0, favorite: str | None = None) -> P
     )  # fmt: skip
     processor.save_pretrained(folder)
     return folder
+
+
+def _teach(network: transformers.LlavaForConditionalGeneration, letter: int) -> None:
+    """Train the language model to continue every text with the letter and then the end."""
+    optimizer = torch.optim.Adam(network.model.language_model.parameters(), 0.01)
+    optimizer.add_param_group({"params": network.lm_head.parameters()})
+    for _ in range(40):
+        text = torch.randint(5, 100, (8, 12))
+        text[:, -1] = letter
+        logits = network(input_ids=text).logits[:, -2:]
+        goal = torch.tensor([letter, 2]).expand(8, 2)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), goal.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

@@ -11,7 +11,7 @@ import transformers
 from PIL import Image
 
 from unswayed.errors import UserError
-from unswayed.jobs.settings import choose_device
+from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 

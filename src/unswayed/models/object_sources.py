@@ -16,7 +16,7 @@ import torch
 
 from unswayed.errors import UserError, check_known, unknown
 from unswayed.files.downloads import quick_hub
-from unswayed.jobs.settings import choose_device
+from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 from unswayed.tasks import Task
