@@ -13,6 +13,7 @@ def test_evaluate_prints_what_came_of_it(benchmark: Path, own_models: str, tmp_p
     first = run_cli(*arguments, "--json")
     assert first.exit_code == 0
     assert json.loads(first.stdout)["scored"] == [own_models + "good"]
+    assert json.loads(first.stdout)["originals"] == {own_models + "good": {"accuracy": 1.0, "n": 24, "chance": 0.25}}
     again = run_cli(*arguments)
     assert "100.0% of 24 originals (already evaluated)" in again.stdout
 

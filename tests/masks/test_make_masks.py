@@ -145,7 +145,7 @@ def test_a_mask_comes_back_from_its_file():
 def test_the_command_ends_with_4_after_a_failure_and_prints_json(photographs, tmp_path):
     done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--json")
     assert done.returncode == 4
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = json.loads(done.stdout)
     assert [row["status"] for row in rows] == ["made", "made", "failed"]
     (photographs / "panda/bad.jpg").unlink()
     done = run_cli_process("masks", photographs, "-o", tmp_path / "masks")
@@ -158,7 +158,7 @@ def test_a_photograph_that_ends_its_reader_fails_alone(photographs, tmp_path):
         tmp_path, "masks", photographs, "-o", tmp_path / "masks", "--segmenter", "grabcut", "--workers", 1, "--json"
     )
     assert done.returncode == 4, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = json.loads(done.stdout)
     assert [(row["picture"], row["status"]) for row in rows] == [
         ("koala/1.jpg", "made"),
         ("koala/deadly.jpg", "failed"),

@@ -61,6 +61,7 @@ class EvaluateSettings(EngineSettings):
 
 NORMS = ("linf", "l2", "both")
 LIMIT = Option("Only the first N scenes.")
+SAMPLE = Option("N random scenes, evenly over the classes.", metavar="N")
 CLASSES = Option("Only these classes: names, WNIDs or indices separated by commas.")
 FRAME = Option("How photographs are cropped or squeezed to a square.")
 
@@ -98,6 +99,7 @@ class SensitivitySettings(EngineSettings):
         Option("`released`: as RIVAL10's code: no normalization, soft masks, an undefined iRFS is 0, plain means."),
     ] = "default"
     limit: Annotated[int | None, LIMIT] = None
+    sample: Annotated[int | None, SAMPLE] = None
     classes: Annotated[str | None, CLASSES] = None
     batch_size: Annotated[int | None, Option("Pictures per batch [default: 32 on a CPU, otherwise 256].")] = None
     resamples: Annotated[int, Option("Number of bootstrap resamples.", least=10)] = 1000

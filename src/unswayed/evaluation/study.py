@@ -118,6 +118,7 @@ def run_study(
     class_by: ClassColumn = "label",
     measure: str = "precision",
     engine: EngineSettings | None = None,
+    sample: int | None = None,
 ) -> Study:
     """Run the probes of every model, each resumed where it stopped.
 
@@ -132,9 +133,8 @@ def run_study(
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
     engine = EngineSettings() if engine is None else engine
-    probes = StudyProbes(
-        spec, Path(folder), settings, saliency or "layercam", limit, classes, batch_size, engine.device
-    )
+    chosen = {"limit": limit, "classes": classes, "sample": sample}
+    probes = StudyProbes(spec, Path(folder), settings, saliency or "layercam", chosen, batch_size, engine.device)
     pictures, is_benchmark = probes.pictures
     if is_benchmark and (spurious or channels):
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
@@ -188,8 +188,7 @@ class StudyProbes:
     folder: Path
     settings: NoiseSettings
     method: str
-    limit: int | None = None
-    classes: str | None = None
+    chosen: dict[str, Any]  # of the source, as `Source.select` takes it
     batch_size: int | None = None
     device: str | None = None
     opened: dict[str, Classifier] = field(default_factory=dict)
@@ -198,7 +197,7 @@ class StudyProbes:
     @functools.cached_property
     def pictures(self) -> tuple[Source | Benchmark, bool]:
         """The source or the benchmark, and whether it is a benchmark."""
-        return _opened(self.spec, self.limit, self.classes)
+        return _opened(self.spec, self.chosen)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {declared.name: getattr(self, declared.name) for declared in fields(self)}
@@ -324,16 +323,16 @@ _ORIGINAL = "/original/0"
 _OWN = frozenset(("probe", "source", "method", "benchmark", *(declared.name for declared in fields(NoiseSettings))))
 
 
-def _opened(spec: str, limit: int | None, classes: str | None) -> tuple[Source | Benchmark, bool]:
+def _opened(spec: str, chosen: dict[str, Any]) -> tuple[Source | Benchmark, bool]:
     if (Path(spec).expanduser() / "benchmark.json").is_file():
         from unswayed.benchmark import Benchmark
 
-        if limit or classes:
-            raise UserError("--limit and --classes select from a source", allowed="a benchmark without them")
+        if any(chosen.values()):
+            raise UserError("--limit, --sample and --classes select from a source", allowed="a benchmark without them")
         return Benchmark(spec), True
     from unswayed.sources import open_source
 
-    return open_source(spec, limit=limit, classes=classes), False
+    return open_source(spec).select(**chosen), False
 
 
 def check_plausible(

@@ -300,7 +300,7 @@ def sensitivity(
     study = run_study(
         source, models, output, noise, settings.saliency, settings.spurious, settings.channels, settings.limit,
         settings.classes, settings.batch_size, show=show, class_by=settings.class_by, measure=settings.measure,
-        engine=settings,
+        engine=settings, sample=settings.sample,
     )  # fmt: skip
     tables, notes = {}, study.notes
     if study.noise or study.saliency:

@@ -13,6 +13,7 @@ from PIL import Image
 
 from command_line import refusal, run_cli
 from unswayed.evaluation.probes import read_probe
+from unswayed.sources import open_source
 
 
 def unswayed(*arguments, command="sensitivity"):
@@ -154,3 +155,11 @@ def test_heads_that_cannot_be_fitted_are_refused_and_nothing_is_written(tmp_path
     done = unswayed("sample", "-m", "lite:0", "-o", tmp_path / "head", "--limit", 3, *options, command="fit-head")
     refusal(done, reason)
     assert not (tmp_path / "head").exists()
+
+
+def test_a_random_sample_is_measured(tmp_path):
+    assert unswayed("sample", "-m", "lite:0", "-o", tmp_path, "--sample", 2, "--levels", 60).exit_code == 0
+    source = open_source("sample")
+    measured = set(read_probe(tmp_path, "noise")["source_id"])
+    assert measured == set(source.select(sample=2).ids) != set(source.select(limit=2).ids)
+    refusal(unswayed("sample", "-m", "lite:0", "-o", tmp_path, "--sample", 2, "--limit", 2), given="limit and sample")

@@ -14,9 +14,9 @@ from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, Conditi
 from unswayed.choices import TableFormat, WideMeasure
 from unswayed.errors import UserError
 from unswayed.files.storage import address
-from unswayed.files.whole import canonical, write_bytes, write_json
+from unswayed.files.whole import write_bytes
 
-from .options import Format, Predictions
+from .options import Format, Json, Predictions, gave_json
 from .progress import next_command, say, warn
 
 
@@ -171,9 +171,7 @@ def compare(
 def check(
     predictions: Predictions,
     settings: GateSettings,
-    json: Annotated[
-        Path | None, typer.Option(help="Also write the checks to this JSON file; `-` prints them instead of the table.")
-    ] = None,
+    as_json: Json = None,
     junit: Annotated[Path | None, typer.Option(help="Also write the checks to this JUnit XML file.")] = None,
     markdown: Annotated[
         Path | None, typer.Option(help="Also write verdict, checks and worst flips to this Markdown file.")
@@ -196,15 +194,11 @@ def check(
     from unswayed.views.report.verdict_tables import check_markdown, checks_text
 
     checked = unswayed.check(predictions, settings)
-    if json is not None and json != Path("-"):
-        write_json(json, checked.to_json())
     if junit is not None:
         write_bytes(junit, junit_xml(checked.checks, checked.remarks))
     if markdown is not None:
         write_bytes(markdown, check_markdown(checked, predictions).encode())
-    if json == Path("-"):
-        typer.echo(canonical(checked.to_json()))
-    else:
+    if not gave_json(as_json, checked.to_json()):
         typer.echo(checks_text(checked.checks, checked.verdict, format, checked.remarks), nl=False)
     raise typer.Exit(EXITS[checked.verdict])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
@@ -21,7 +20,7 @@ from unswayed.sources import list_sources
 from unswayed.views.text import plural
 
 from . import EXIT_FAILED, EXIT_WITH_FAILURES
-from .options import OUTPUT, Json, listed
+from .options import OUTPUT, Json, gave_json, listed
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, stoppable, warn
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def build(
     source: Annotated[str, typer.Argument(help=f"Photographs with masks: {listed(list_sources())}.")],
     output: Output,
     settings: BuildSettings,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed build sample -o bench`
@@ -53,9 +52,7 @@ def build(
     scenes.check_usable()  # before more is loaded
     with progress_view() as show, stoppable(f"unswayed status {address(output)}"):
         built = unswayed.build(scenes, output, settings, show=show)
-    if as_json:
-        print(json.dumps({**asdict(built), "root": address(built.root)}, ensure_ascii=False))
-    else:
+    if not gave_json(as_json, {**asdict(built), "root": address(built.root)}):
         _print_built(built, scenes)
     if built.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
@@ -104,7 +101,7 @@ def import_(
     ],
     output: Output,
     settings: ImportSettings,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed import ImageNet-E.zip -o bench`
@@ -122,8 +119,7 @@ def import_(
     """
     with progress_line("import", "pictures") as show:
         imported = unswayed.import_benchmark(path, output, settings, progress=show)
-    if as_json:
-        print(json.dumps({**asdict(imported), "root": str(imported.root)}, ensure_ascii=False))
+    if gave_json(as_json, {**asdict(imported), "root": str(imported.root)}):
         raise typer.Exit(EXIT_WITH_FAILURES if imported.failures else 0)
     rows = ", ".join(f"{number} {status}" for status, number in imported.counts.items())
     print(f"{imported.root}: {imported.sources} photographs, {len(imported.edits)} edits, {rows}")
@@ -139,7 +135,7 @@ def export(
         str | None, Option("Also upload it to the Hugging Face Hub (`datasets` only).", "OWNER/NAME")
     ] = None,
     public: Annotated[bool, Option("Create the repository as a public one.")] = False,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed export bench --to datasets -o published --push me/birds-e`
@@ -157,8 +153,7 @@ def export(
     with progress_line("export", "pictures") as show:
         exported = unswayed.export(benchmark, to, output, settings, progress=show)
     uploaded = None if push is None else upload(exported.place, push, public)
-    if as_json:
-        print(json.dumps({**asdict(exported), "address": uploaded}, ensure_ascii=False))
+    if gave_json(as_json, {**asdict(exported), "address": uploaded}):
         return
     unlabeled = f", {exported.unlabeled} without a label" if exported.unlabeled else ""
     print(f"{exported.place}: {exported.pictures} pictures{unlabeled}")
@@ -169,7 +164,7 @@ def export(
 def verify(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
     workers: Annotated[int, Option("Number of threads that read and hash files.")] = 2,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed verify bench`
@@ -182,9 +177,7 @@ def verify(
     """
     with progress_line("verify", "rows") as show:
         verdict = unswayed.verify(benchmark, workers, report=show)
-    if as_json:
-        print(json.dumps(verdict.to_json(), ensure_ascii=False))
-    else:
+    if not gave_json(as_json, verdict.to_json()):
         for problem in verdict.problems:
             print(problem)
         problems = f"{len(verdict.problems)} problems" if verdict.problems else "no problems"

@@ -23,6 +23,14 @@ class Command(TyperCommand):
     """A command whose help has the options that people use most first, and whose folders may be addresses of object
     storage."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give a `--json` that no file follows the file `-`, which is standard output."""
+        for place, word in reversed(list(enumerate(args))):
+            following = args[place + 1] if place + 1 < len(args) else ""
+            if word == "--json" and following != "-" and not following.endswith(".json"):
+                args.insert(place + 1, "-")
+        return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         parameters = super().get_params(ctx)
         for parameter in parameters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -18,14 +17,14 @@ from unswayed.files.storage import address, shown
 from unswayed.views.tracking import chosen_trackers
 
 from . import EXIT_USAGE, EXIT_WITH_FAILURES
-from .options import MODEL, OUTPUT, Json, print_rows
+from .options import MODEL, OUTPUT, Json, gave_json, print_rows
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, unfinished_shards, warn
 from .reports import Track, record_results
 
 
 def models(
     spec: Annotated[str | None, typer.Argument(help="A model, such as `lite:0`, whose card is printed.")] = None,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed models`
@@ -39,8 +38,7 @@ def models(
     from unswayed.models.opening import describe_model, describe_sources
 
     described = describe_model(spec) if spec else describe_sources()
-    if as_json:
-        print(json.dumps(described, ensure_ascii=False, indent=1))
+    if gave_json(as_json, described):
         return
     values = {name: text if isinstance(text, dict) else {"": text} for name, text in described.items()}
     # The whole hash of the weights is in the JSON.
@@ -91,7 +89,7 @@ def evaluate(
     output: Annotated[Path, Option("The predictions' folder.", "PREDICTIONS", OUTPUT)],
     settings: EvaluateSettings,
     track: Track = None,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed evaluate bench -m lite:0 -m lite:1 -m lite:2 -o predictions`
@@ -123,12 +121,13 @@ def evaluate(
     warn([*done.remarks, *(line for lines in done.warnings.values() for line in lines)])
     say(*(f"failed: {name}: {shown(reason)}" for name, reason in done.failed.items()))
     evaluated = [*done.scored, *done.skipped]
-    if as_json:
-        record = asdict(done)
-        print(json.dumps({"predictions": address(record.pop("folder")), **record}, ensure_ascii=False))
-    elif evaluated:
+    by_model = read_cards(done.folder) if evaluated else {}
+    record = asdict(done)
+    record = {"predictions": address(record.pop("folder")), **record}
+    record["originals"] = {name: by_model[name].get("originals") for name in evaluated}
+    if not gave_json(as_json, record) and evaluated:
         print(f"{address(done.folder)}: {done.pictures} pictures")
-        by_model, called = read_cards(done.folder), {stored: name for name, stored in done.stored_as.items()}
+        called = {stored: name for name, stored in done.stored_as.items()}
         for name in evaluated:
             stored = f"{called[name]} (stored as {name})" if name in called else name
             again = " (already evaluated)" if name in done.skipped else ""

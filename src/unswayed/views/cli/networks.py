@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from unswayed.files import downloads
 from unswayed.rendering.training import Recipe
 
 from . import EXIT_FAILED
-from .options import OUTPUT, print_rows
+from .options import OUTPUT, Json, gave_json, print_rows
 from .progress import progress_line, say, stoppable
 
 
@@ -24,7 +23,7 @@ def weights(
     name: Annotated[str | None, typer.Argument(help="A name or kind from the list, or a file to check.")] = None,
     url: Annotated[str | None, Option("Download from this mirror instead.")] = None,
     sha256: Annotated[str | None, Option("The expected hash, if the list has none.")] = None,
-    as_json: Annotated[bool, Option("Print JSON instead of a table.", flags=("--json",))] = False,
+    as_json: Json = None,
 ) -> None:
     """
     The list shows sizes and whether each file has been downloaded; with `--json` also addresses, licenses and SHA-256
@@ -43,8 +42,7 @@ def weights(
     """
     if action == "list":
         rows = downloads.listing()
-        if as_json:
-            print(json.dumps(rows, indent=1, ensure_ascii=False))
+        if gave_json(as_json, rows):
             return
         facts = [
             (row["name"], row["size"] and round(row["size"] / 1e6), f"{row['kind']}: {row['summary']}; {_state(row)}")
@@ -69,12 +67,13 @@ def weights(
             checked = (downloads.find(file).sha256 or sha256) is not None
             if not checked:
                 say(f"no SHA-256 of {file} is published: that of its first use is kept in {path}.sha256 and checked")
-            print(json.dumps({"path": str(path), "checked": checked}) if as_json else path)
+            if not gave_json(as_json, {"path": str(path), "checked": checked}):
+                print(path)
         return
     digest, known = downloads.verify(name)
     right = known is not None if sha256 is None else digest == sha256.lower()
-    record = json.dumps({"sha256": digest, "name": known, "right": right})
-    print(record if as_json else f"{digest} {known or 'unknown file'}")
+    if not gave_json(as_json, {"sha256": digest, "name": known, "right": right}):
+        print(f"{digest} {known or 'unknown file'}")
     if not right:
         raise typer.Exit(EXIT_FAILED)
 

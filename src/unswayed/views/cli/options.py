@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
@@ -16,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 
 from unswayed.choices import DEVICE, Option, TableFormat
+from unswayed.files.whole import write_json
 
 from .help import Command
 
@@ -35,8 +37,19 @@ def listed(names: Sequence[str]) -> str:
 OUTPUT, MODEL = ("-o", "--output"), ("-m", "--model")
 Device = Annotated[str | None, DEVICE]
 Format = Annotated[TableFormat, Option("The format of the table.")]
-Json = Annotated[bool, Option("Print the result as JSON.", flags=("--json",))]
+Json = Annotated[
+    Path | None, Option("Print the result as JSON, or also write it to FILE.json.", "[FILE]", flags=("--json",))
+]
 Predictions = Annotated[Path, typer.Argument(help="The folder that `unswayed evaluate` wrote.")]
+
+
+def gave_json(place: Path | None, result: object) -> bool:
+    """Print the result as JSON where `place` is `-`, or write it to that file; whether it was printed."""
+    if place is not None and str(place) != "-":
+        write_json(place, result)
+    elif place is not None:
+        print(json.dumps(result, ensure_ascii=False))
+    return str(place) == "-"
 
 
 def command_of(name: str, function: Callable[..., None], help: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from unswayed.specs import slug_of
 from unswayed.views.text import percent
 
 from . import EXIT_WITH_FAILURES
-from .options import MODEL, OUTPUT, Json, print_rows, typer_option
+from .options import MODEL, OUTPUT, Json, gave_json, print_rows, typer_option
 from .progress import progress_line, progress_view, say
 
 Photograph = typer.Argument(metavar="IMAGE", help="The photograph.")
@@ -35,7 +34,7 @@ def masks(
     pictures: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder of photographs, or one photograph.")],
     output: Annotated[Path, Option("The folder for the masks (NAME.png).", flags=OUTPUT)],
     settings: MaskSettings,
-    as_json: Annotated[bool, Option("Print one JSON line per photograph.", flags=("--json",))] = False,
+    as_json: Json = None,
 ) -> None:
     """
     A mask is white where the object is. `auto` uses SAM 2, prompted by a salient-object network, where their weights
@@ -60,14 +59,13 @@ def masks(
         say(f"GrabCut is used; for better masks: {better}")
     with progress_view() as show:
         done = unswayed.masks(pictures, output, settings, show=show)
+    printed = gave_json(as_json, [asdict(mask) for mask in done])
     for mask in done:
-        if as_json:
-            print(json.dumps(asdict(mask), ensure_ascii=False))
-        elif mask.status == "failed":
+        if mask.status == "failed" and not printed:
             typer.secho(mask.reason, fg="red", err=True)
     confidences = [mask.confidence for mask in done if mask.confidence is not None]
     counts = {status: sum(mask.status == status for mask in done) for status in ("made", "kept", "failed")}
-    if not as_json:
+    if not printed:
         print(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {output}")
         doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
         if doubtful:
@@ -80,7 +78,7 @@ def masks(
 
 
 def edits(
-    as_json: Annotated[bool, Option("Print one JSON object instead of tables.", flags=("--json",))] = False,
+    as_json: Json = None,
     as_markdown: Annotated[bool, Option("Print the tables of docs/edits.md instead.", flags=("--markdown",))] = False,
 ) -> None:
     """
@@ -102,8 +100,7 @@ def edits(
     content = catalog()
     parts = {name: REMOVALS.part(name) for name in REMOVALS}
     content["removals"] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in parts.items()}
-    if as_json:
-        print(json.dumps(content, indent=1, ensure_ascii=False))
+    if gave_json(as_json, content):
         return
     edits, recipes, removals = (list(content[kind].items()) for kind in ("edits", "recipes", "removals"))
     print_rows(
@@ -157,7 +154,7 @@ def edit(
         Path | None, Option("Make the picture of this record again, with its settings.", "FILE.json")
     ] = None,
     trust: Annotated[bool, Option("Let `--replay` open a guide or source that runs code or uses the network.")] = False,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed edit dog.jpg --mask dog-mask.png --background simple -o simple.png`
@@ -190,8 +187,7 @@ def edit(
         scene = photograph.read_scene(image, _mask_or_box(mask, box))
         edited = photograph.edit_photograph(request, scene, image)
     files = photograph.write_edited(edited, output)
-    if as_json:
-        print(json.dumps({**edited.record, "output": str(files[0])}, ensure_ascii=False))
+    if gave_json(as_json, {**edited.record, "output": str(files[0])}):
         return
     say(*(note if note.startswith("warning: ") else f"note: {note}" for note in edited.notes))
     print(f"{files[0]}: the object covers {edited.record['pixel_rate']:.3f} of the picture; record: {files[2]}")
@@ -218,7 +214,7 @@ def fragility(
     mask: Mask = None,
     box: Box = None,
     films: Annotated[Path | None, Option("Write the pictures of every search there as GIF files.", "FOLDER")] = None,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed fragility koala.jpg --mask koala-mask.png -m lite:0 -m lite:2`
@@ -237,8 +233,7 @@ def fragility(
         make_folder(films)
         for result in results:
             write_bytes(films / f"{slug_of(result.model)}-{slug(result.direction.name)}.gif", gif(result.strip))
-    if as_json:
-        print(json.dumps([result.to_json() for result in results], indent=1, ensure_ascii=False))
+    if gave_json(as_json, [result.to_json() for result in results]):
         return
     for name in dict.fromkeys(result.model for result in results):
         own = [result for result in results if result.model == name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from unswayed.files.records import read_object
 from unswayed.repair.settings import EnhanceSettings, RepairSettings
 from unswayed.specs import slug_of
 
-from .options import MODEL, OUTPUT, Format, Json
+from .options import MODEL, OUTPUT, Format, Json, gave_json
 from .progress import progress_line, progress_view, say, stoppable, warn
 
 Model = Annotated[str, Option("`lite:0`, `timm:NAME`, `repaired:DIR` …", flags=MODEL)]
@@ -66,7 +65,7 @@ def repair(
     probability: Annotated[
         float | None, Option("Share of the pictures that are edited [default: that of --mixture, or 0.7].")
     ] = None,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed repair folder:photos -m timm:resnet50.a1_in1k -o repaired`
@@ -99,9 +98,7 @@ def repair(
         done = unswayed.repair(source, model, output, trained, **vars(run), show=show, note=say)
     warn(done.warnings)
     result = read_result(output)
-    if as_json:
-        print(json.dumps(result, ensure_ascii=False))
-    else:
+    if not gave_json(as_json, result):
         title = f"{done.verdict}: {done.reason}"
         print(format_table(repair_table(result), title=title, digits=1, notes=f"{output / RESULT}"), end="")
         print(

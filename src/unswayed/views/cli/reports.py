@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from unswayed.files.storage import address
 from unswayed.views.report.settings import ReportSettings
 from unswayed.views.tracking import NONE, TRACKERS, Open, chosen_trackers, record, variables
 
-from .options import OUTPUT, Json, Predictions
+from .options import OUTPUT, Json, Predictions, gave_json
 from .progress import progress_line, say, serve_until_stopped
 
 Track = Annotated[
@@ -42,7 +41,7 @@ def report(
     output: Annotated[Path, Option("The report's file.", "FILE.html", OUTPUT)],
     settings: ReportSettings,
     track: Track = None,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed report predictions -o report.html`
@@ -64,15 +63,14 @@ def report(
         written = unswayed.report(predictions, output, settings, progress=show)
     say(*(f"note: {note}" for note in written.notes))
     record_results(predictions, trackers, report=written.path)
-    if as_json:
-        written_to = {
-            "report": address(written.path),
-            "bytes": written.size,
-            "verdict": written.verdict,
-            "flips": written.flips,
-            "assets": [str(path) for path in written.assets],
-        }
-        print(json.dumps(written_to, ensure_ascii=False))
+    written_to = {
+        "report": address(written.path),
+        "bytes": written.size,
+        "verdict": written.verdict,
+        "flips": written.flips,
+        "assets": [str(path) for path in written.assets],
+    }
+    if gave_json(as_json, written_to):
         return
     say(*written.verdict)
     print(address(written.path))
@@ -95,7 +93,7 @@ def review(
     run: ReviewRun,
     port: Annotated[int | None, Option("The port [default: any free one].", least=0, most=65535)] = None,
     summary: Annotated[bool, Option("Print what raters said so far and stop.")] = False,
-    as_json: Annotated[bool, Option("With --summary: as JSON.", flags=("--json",))] = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed review bench --rater ann`
@@ -111,7 +109,8 @@ def review(
 
     if summary:
         ratings = summarize(benchmark)
-        typer.echo(json.dumps(ratings, ensure_ascii=False) if as_json else summary_text(ratings), nl=as_json)
+        if not gave_json(as_json, ratings):
+            typer.echo(summary_text(ratings), nl=False)
         return
     session = open_session(benchmark, **vars(run))
     with served(session, port or 0) as server:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from unswayed.errors import UserError
 from unswayed.files.storage import address
 from unswayed.jobs.monitor import EVERY, heartbeats
 
-from .options import Json, print_rows
+from .options import Json, gave_json, print_rows
 
 
 def status(
@@ -25,7 +24,7 @@ def status(
         Path, typer.Argument(metavar="DIR", help="The folder of a benchmark, of predictions or of other results.")
     ],
     watch: Annotated[bool, Option("Repeat every few seconds while a run is alive.")] = False,
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed status bench`
@@ -39,7 +38,8 @@ def status(
     """
     while True:
         state = _status(folder)
-        print(json.dumps(state, ensure_ascii=False)) if as_json else _print(folder, state)
+        if not gave_json(as_json, state):
+            _print(folder, state)
         sys.stdout.flush()
         if not watch or not any(run["alive"] for run in state["runs"]):
             return
