@@ -189,7 +189,7 @@ def test_a_card_pressed_far_down_opens_in_sight(browser, address):
 def test_models_are_compared_as_dumbbells(page):
     page.get_by_role("tab", name="Compare").click()
     page.wait_for_selector("#comparison .dumbbell")
-    assert "size-0.02" in page.inner_text("#comparison")
+    assert "object size 2 %" in page.inner_text("#comparison")
     assert page.locator("#comparison .dumbbell .dot").count() == 2 * page.locator("#comparison .dumbbell li").count()
     assert page.locator("#comparison .disagreed li").count() > 0
     page.locator("#second input").click()

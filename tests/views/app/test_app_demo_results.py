@@ -47,7 +47,7 @@ def test_there_is_something_to_see(results):
     before, after = results.pair(flips.shown[0])
     assert before.shape == after.shape == (256, 256, 3)
     comparison = results.comparison("lite:0", "lite:2")
-    assert "size-0.05" in [row["edit"] for row in comparison["rows"]]
+    assert "object size 5 %" in [row["edit"] for row in comparison["rows"]]
     assert "net of the control" in comparison["told"]
     assert len(comparison["pictures"]) > 5
     assert COMMANDS in results.note

@@ -14,12 +14,15 @@ import pytest
 from command_line import refusal, run_cli
 from report_world import make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
+from unswayed.analyses.statistics.certainty import certain_rows
+from unswayed.analyses.statistics.paired import holm
 from unswayed.files.whole import sha256
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import Findings
 from unswayed.views.report.page import write_report
 from unswayed.views.report.pictures import Album
 from unswayed.views.report.section import COLORS, drawing
+from unswayed.views.report.sections import groups_section
 from unswayed.views.report.settings import ReportSettings
 from unswayed.views.report.verdict import first_screen, hurts_most, ranking, verdict
 
@@ -265,6 +268,18 @@ def test_certainty_has_one_voice_on_the_first_screen(world: Path) -> None:
         (model, edit): certain[model, edit] for model, edit, _ in cells
     }
     assert len({marks for _, _, marks in cells}) > 1
+
+
+def test_groups_are_hatched_by_the_same_rule(world: Path) -> None:
+    """Before, a cell was hatched by its interval alone, without a correction for the number of cells."""
+    found = Findings(world / "predictions", ReportSettings())
+    section = groups_section(found)
+    assert section is not None
+    cells = re.findall(r'class="cell ([\w -]+)"[^>]*title="([^"]+)"', str(section.body))
+    certain = found.groups.select(certain_rows()).to_series()
+    assert len(cells) == found.groups.height > 5 and "Holm" in str(section.body)
+    assert sum("hatched" not in marks for marks, _ in cells) == certain.sum()
+    assert found.groups["p_holm"].to_numpy() == pytest.approx(holm(found.groups["p_value"].to_numpy()))
 
 
 def test_details_that_readers_stumbled_over(world: Path, page: str) -> None:

@@ -24,7 +24,7 @@ from unswayed.evaluation.predictions import Predictions, columns_of, each_model,
 from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
 from .. import Row, schema
-from ..statistics.certainty import certain_rows, covering_zero, is_certain
+from ..statistics.certainty import certain_rows, corrected, covering_zero, is_certain
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .groups import class_names, dropped_accuracy_by, superclass_of
 from .outcomes import POINTS, TOO_FEW_TO_RANK, each_outcomes, finish, lattice_of, model_rows, outcomes_of
@@ -170,15 +170,16 @@ def gap_between(
 def drops_by_group(
     answers: pl.DataFrame, edits: Sequence[str], facts: Facts, settings: IntervalSettings, least: int
 ) -> pl.DataFrame:
-    """Return superclass (class, if the classes are not ImageNet's), edit, n, drop, low and high in points: the net
-    drop, or the drop without a control, of the mean over models, with intervals over photographs.
+    """Return superclass (class, if the classes are not ImageNet's), edit, n, drop, low and high in points, p_value and
+    p_holm: the net drop, or the drop without a control, of the mean over models, with intervals over photographs.
 
     least: a group with fewer photographs is left out.
     """
     superclass = superclass_of(facts)
     kind = "class" if superclass is None else "superclass"
-    table = pl.DataFrame(schema={kind: pl.String, **schema("edit n drop low high")})
+    table = pl.DataFrame(schema={kind: pl.String, **schema("edit n drop low high p_value")})
     total: np.ndarray | None = None
+    models, lattice = 0, 1
     images: tuple[str, ...] | None = None
     controls = list(map(facts.control, edits))
     for name, rows in each_model(answers) if edits else ():
@@ -190,6 +191,7 @@ def drops_by_group(
         starts = [outcomes.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
         part = np.stack([start - outcomes.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
         total = part if total is None else total + part
+        models, lattice = models + 1, math.lcm(lattice, lattice_of(outcomes.runs))
     if total is None or images is None:
         return table
     labels = answers.select(pl.col("source_id").cast(pl.String), "label").unique("source_id").drop_nulls()
@@ -200,13 +202,14 @@ def drops_by_group(
     if not groups:
         return table
     member = np.array([[name == group for group in groups] for name in names])
-    models = answers["model"].n_unique()
     columns = np.where(member[:, :, None], (total / models)[:, None, :], np.nan).reshape(len(images), -1)
+    p_values = np.array([sign_flip(column, models * lattice) for column in columns.T])
     drops = estimates(columns, np.full(columns.shape[1], models), images, settings, unit=100.0)
+    drops = covering_zero(drops, p_values, settings.level)
     keys = ((group, edit) for group in groups for edit in edits)
-    numbers = zip(keys, drops.sums.n, drops.mean, drops.low, drops.high, strict=True)
-    lines = [(*key, int(n), float(drop), float(low), float(high)) for key, n, drop, low, high in numbers if n]
-    return pl.DataFrame(lines, schema=table.schema, orient="row")
+    numbers = zip(keys, drops.sums.n, drops.mean, drops.low, drops.high, p_values, strict=True)
+    lines = [(*key, int(n), *map(float, tested)) for key, n, *tested in numbers if n]
+    return corrected(pl.DataFrame(lines, schema=table.schema, orient="row"))
 
 
 def fill_spread(predictions: Predictions) -> pl.DataFrame:

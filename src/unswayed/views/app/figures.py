@@ -143,10 +143,10 @@ def _flip_button(results: Results, flip: Flip, place: int) -> Markup:
     if before is not None and after is not None:
         pictures = [
             tag("img", src=data_address(before, 128), alt=f"photograph {flip.source_id}"),
-            tag("img", src=data_address(after, 128), alt=f"the same under {flip.edit}"),
+            tag("img", src=data_address(after, 128), alt=f"the same under {results.words[flip.edit]}"),
         ]
     said = (
-        tag("b", flip.edit),
+        tag("b", results.words[flip.edit]),
         tag("span", flip.model, class_="quiet"),
         tag("span", f"{results.class_name(flip.label)} {percent(flip.before_probability, 0)}"),
         tag("span", f"→ {results.class_name(flip.after)} {percent(flip.after_probability, 0)}"),
@@ -160,12 +160,12 @@ def flip_markup(results: Results, flip: Flip, warm: Sequence[np.ndarray], note: 
     truth, answer = results.class_name(flip.label), results.class_name(flip.after)
     before, after = results.pair(flip)
     meaning = results.facts.describe(flip.edit)
-    what = f"{flip.edit} ({meaning})" if meaning else flip.edit
+    what = results.words[flip.edit] + (f" ({meaning})" if meaning else "")
     parts: list[object] = [tag("h2", f"{flip.source_id}: {what}, {flip.model}")]
     if before is not None and after is not None:
         right, wrong = f"{truth}, {percent(flip.before_probability)}", f"{answer}, {percent(flip.after_probability)}"
         photograph = picture(before, f"photograph {flip.source_id}", f"{right}: right")
-        edited = picture(after, f"the same under {flip.edit}", f"{wrong}: wrong")
+        edited = picture(after, f"the same under {results.words[flip.edit]}", f"{wrong}: wrong")
         parts.append(tag("div", photograph, edited, class_="pair"))
     if warm:
         parts.append(heat_pair(flip.model, warm, [truth, answer]))

@@ -17,6 +17,7 @@ from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unswayed.analyses.settings import CompareSettings
+from unswayed.analyses.words import edit_words
 from unswayed.edits import edit_from
 from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
@@ -66,6 +67,11 @@ class Results:
     def edits(self) -> list[str]:
         names = self._scan().select(pl.col("edit").unique()).collect()["edit"].to_list()
         return [edit for edit in self.facts.sorted(names) if edit not in (ORIGINAL, SOURCE)]
+
+    @functools.cached_property
+    def words(self) -> dict[str, str]:
+        """Return what a stranger would call each edit."""
+        return edit_words([*self.edits, ORIGINAL, AVERAGE], self.facts)
 
     @functools.cached_property
     def classes(self) -> dict[str, int]:
@@ -139,8 +145,10 @@ class Results:
             shown = f"{first} {number(drops[0], digits)}, {second} {number(drops[1], digits)}"
             difference = f"{number(row['drop_difference'], digits)} ({interval(row['low'], row['high'], digits)})"
             verdict = row["verdict"].replace("first", first).replace("second", second)
+            if row["verdict"] == "no difference shown" and not row["low"] <= 0 <= row["high"]:
+                verdict += f": among {table.height} rows, one may differ as much by chance"
             words = f"{shown} points; difference {difference}, n = {row['n']:,}"
-            rows.append({"edit": row["edit"], "drops": drops, "words": words, "verdict": verdict})
+            rows.append({"edit": self.words[row["edit"]], "drops": drops, "words": words, "verdict": verdict})
         disagreed = self._disagreements(first, second)
         alone = int(disagreed["correct"].sum())
         said = f"On {plural(disagreed.height, 'picture')} one of them is right and the other wrong: {first} is right "
@@ -153,10 +161,10 @@ class Results:
         image = self.album.picture(row["sample_id"])
         said = [
             f"{'✓' if row[f'correct{end}'] else '✗'} {model}: {self.class_name(row[f'predicted{end}'])} "
-            f"{percent(row[f'probability{end}'], 0)}"
+            f"{percent(row[f'probability{end}'], 0)}".replace(" %", "\N{NO-BREAK SPACE}%")
             for model, end in ((first, ""), (second, "_second"))
         ]
-        title = f"{self.class_name(row['label'])}, {row['edit']}"
+        title = f"{self.class_name(row['label'])}, {self.words[row['edit']]}"
         return {"title": title, "said": said, "picture": None if image is None else data_address(image, 128)}
 
     def _disagreements(self, first: str, second: str) -> pl.DataFrame:

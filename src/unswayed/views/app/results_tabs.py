@@ -21,7 +21,12 @@ def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
     gr.HTML(figures.message(results.note))
     with gr.Row():
         model = gr.Dropdown([ALL, *results.models], value=ALL, label="model", elem_id="browse-model")
-        edit = gr.Dropdown([ALL, *results.edits], value=ALL, label="edit", elem_id="browse-edit")
+        edit = gr.Dropdown(
+            [ALL, *((results.words[name], name) for name in results.edits)],
+            value=ALL,
+            label="edit",
+            elem_id="browse-edit",
+        )
         label = gr.Dropdown([ALL, *results.classes], value=ALL, label="class", elem_id="browse-class")
     large = gr.HTML(elem_id="flip")
     listing = gr.HTML(elem_id="flips", js_on_load=script("flips.js"))

@@ -256,7 +256,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "SHA-256 of the scenes' ids": str(source.get("ids_sha256") or ""),
         "Labels": _NEAREST if source.get("spec") == "sample" else "",
         "Recipe": str(name),
-        "Seed": f"{card.get('seed')}; {card.get('runs')} run(s) of each random edit",
+        "Seed": f"{card.get('seed')}; {plural(card.get('runs') or 1, 'run')} of each random edit",
         "Framing": f"{card.get('frame')}, {card.get('size')} pixels",
         "Renderer": " · ".join(
             str(detail)

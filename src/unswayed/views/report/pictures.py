@@ -91,9 +91,10 @@ class Album:
         return dict(self.manifest.select("sample_id", "sha256").drop_nulls().iter_rows())
 
     def scenes(self, count: int) -> list[str]:
-        """Return the first scenes that have an original, in the benchmark's order."""
+        """Return scenes that have an original, sampled evenly over the benchmark's order."""
         scenes = [sample_id.rsplit("/", 2)[0] for sample_id in self.paths if sample_id.endswith("/original/0")]
-        return list(dict.fromkeys(scenes))[:count]
+        scenes = list(dict.fromkeys(scenes))
+        return [scenes[at * len(scenes) // count] for at in range(count)] if len(scenes) > count else scenes
 
 
 def data_address(picture: np.ndarray, side: int = SIDE, quality: int = _QUALITY) -> str:

@@ -6,6 +6,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
+from unswayed.analyses.statistics.certainty import is_certain
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, listed, percent, plural, points, tag
@@ -360,15 +361,14 @@ def groups_section(findings: Findings) -> Section | None:
     cells = {}
     for row in table.iter_rows(named=True):
         label = f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}"
-        certain = not row["low"] <= 0 <= row["high"]
+        certain = is_certain(row["low"], row["high"], row["p_holm"])
         cells[row[kind], row["edit"]] = matrix_cell(row["edit"], row["drop"], certain, largest, label)
     rows = [
         {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
     ]
     words = (
         f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least "
-        f"{LEAST_OF_GROUP} photographs; hatched where the 95 % interval contains 0 (not corrected for the "
-        "number of cells)."
+        f"{LEAST_OF_GROUP} photographs; hatched: may be chance (sign-flip test, Holm's correction over all cells)."
     )
     body = joined(
         [paragraphs(words), render("sections.html", "groups", kind=kind, edits=edits, words=findings.words, rows=rows)]

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics.certainty import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
-from unswayed.views.text import interval, listed, percent, plural, points
+from unswayed.views.text import interval, listed, number, percent, plural, points
 
 from .findings import Findings
 from .pictures import Album, data_address
@@ -143,7 +143,7 @@ def ranking(findings: Findings) -> Answer | None:
     )
     unsure = f"{best} drops least, but it is not certain that it drops less than the next: {close} points."
     if apart.is_empty():
-        return Answer("No: the differences may be chance", unsure)
+        return Answer(f"No: {best} loses least, but the differences may be chance", unsure)
     steady = listed([best, *alike["model"].to_list()])
     others = listed(apart["model"].to_list()) if apart.height <= _NAMED else f"the other {apart.height} models"
     return Answer(f"Partly: {steady} cannot be told apart", f"{unsure} It drops less than {others}.")
@@ -242,7 +242,7 @@ def _plot(findings: Findings) -> dict[str, Any]:
         | {"original": percent(accuracies.get(model), 0)}
         for model in shown
     ]
-    ticks = [(at(tick), f"{tick:g}".replace("-", "−")) for tick in np.arange(np.ceil(low / step), high / step) * step]
+    ticks = [(at(tick), number(tick, "g")) for tick in np.arange(np.ceil(low / step), high / step) * step]
     return {"rows": rows, "at": at, "ticks": ticks, "left_out": len(models) - len(shown)}
 
 
