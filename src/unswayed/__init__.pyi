@@ -19,6 +19,7 @@ from .benchmark.building import build as build
 from .benchmark.exporting import export as export
 from .benchmark.folder import Benchmark as Benchmark
 from .benchmark.importing import import_benchmark as import_benchmark
+from .benchmark.licenses import licenses as licenses
 from .benchmark.settings import BuildSettings as BuildSettings
 from .benchmark.settings import ExportSettings as ExportSettings
 from .benchmark.settings import ImportSettings as ImportSettings

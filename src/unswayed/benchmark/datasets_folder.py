@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any
 from unswayed.errors import UserError
 from unswayed.files.records import require_fields
 from unswayed.files.tables import check_size, readable
-from unswayed.files.text_tables import csv_text
-from unswayed.files.whole import MOST_PICTURE, MOST_TEXT, check_regular, make_folder, read_file, whole, write_bytes
+from unswayed.files.whole import MOST_PICTURE, check_regular, make_folder, whole, write_bytes
 
 from .exporting import Exported, Show, check_empty, read_unchanged
 from .folder import Benchmark
+from .licenses import CREDITS, credits_csv
 from .rows import CARD, OK, SOURCE_EDIT, Record, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
 
 if TYPE_CHECKING:
     import pyarrow
 
 
-DATA, REST, CREDITS, HUB = "data", "benchmark", "CREDITS.csv", "hf:"
+DATA, REST, HUB = "data", "benchmark", "hf:"
 _SHARD = 400 << 20  # bytes of pictures in one Parquet file
 _GROUP = 64  # pictures in one row group, which readers load as a whole
 _FILES = {"image": ("path", "sha256"), "mask": ("mask_path", "mask_sha256")}
@@ -72,7 +72,7 @@ def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
     for path in benchmark.root.iterdir():
         if path.is_file() and not path.name.startswith("."):
             _copy(path, folder / REST / path.name)
-    credits = _credits(benchmark)
+    credits = credits_csv(benchmark)
     if credits is not None:
         write_bytes(folder / CREDITS, credits)
     write_bytes(folder / "README.md", _dataset_card(benchmark, credits is not None).encode())
@@ -125,23 +125,6 @@ def _copy(path: Path, to: Path) -> None:
     check_regular(path)
     with whole(to) as file, open(path, "rb") as content:
         shutil.copyfileobj(content, file)
-
-
-def _credits(benchmark: Benchmark) -> bytes | None:
-    """The credits of the photographs: CREDITS.csv in the benchmark's folder, or those of the embedded sample."""
-    path = benchmark.root / CREDITS
-    if path.is_file():
-        return read_file(path, MOST_TEXT)
-    if benchmark.card.get("source", {}).get("spec") != "sample":
-        return None
-
-    import polars as pl
-
-    from unswayed.sources.sample import credits
-
-    used = set(benchmark.manifest.column("source_id").to_pylist())
-    rows = [(credit.id, credit.author, credit.license, credit.source) for credit in credits() if credit.id in used]
-    return csv_text(pl.DataFrame(rows, ("photograph", "author", "license", "source"), orient="row")).encode()
 
 
 def _dataset_card(benchmark: Benchmark, credited: bool) -> str:

