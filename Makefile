@@ -8,17 +8,24 @@
 # make fuzz   a million damaged files for every reader (ARGS="--inputs 1000 coco": fewer, only these)
 # make bench  every benchmark that needs no GPU and no environment of its own; each prints its ratio
 # make lock   compiles the pinned requirements anew
+# make notices   writes THIRD_PARTY_NOTICES.md anew
+# make release-check   builds sdist and wheel and uses them from a local index in empty environments: demo, README's
+#             commands, the Action's steps, lowest versions, sizes (ONLY=README,sizes: only these steps)
 
 PYTHON ?= python3
 VENV := .venv
 UV := $(VENV)/bin/uv
 INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
 COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
+DEVELOPMENT := app coco dev diffusers masks models studies
 EXTRAS := datasets fiftyone litert mlflow openvino ray s3 wandb
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -rs -n 2 --cov --cov-report=
 DEMO ?= demo
 
-.PHONY: demo test lint docs bench pictures fuzz lock setup setup-dev setup-integrations clean
+# At least this share of the lines, in %, must be covered by the whole suite.
+COVERED := 80
+
+.PHONY: demo test lint docs bench pictures fuzz lock notices release-check setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -28,8 +35,9 @@ $(UV):
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check uv==0.13.7
 
+# Without a GPU: torch's CPU wheels, if PyTorch's own index can be reached; else those of the registry, with CUDA.
 $(VENV)/ready: requirements.txt pyproject.toml | $(UV)
-	$(INSTALL) -r requirements.txt
+	(! command -v nvidia-smi && $(INSTALL) --torch-backend=cpu -r requirements.txt) 2>/dev/null || $(INSTALL) -r requirements.txt
 	$(INSTALL) --no-deps -e .
 	touch $@
 
@@ -58,6 +66,7 @@ test: $(VENV)/ready-dev
 	$(if $(ARGS),,$(PYTEST) --doctest-modules src/unswayed)
 	$(PYTEST) --cov-append $(if $(SLOW),,-m "not slow and not gpu") $(ARGS)
 	@echo "coverage: $$($(VENV)/bin/coverage report --format=total) % of the lines of src/unswayed"
+	$(if $(ARGS),,@$(VENV)/bin/coverage report --format=total --fail-under=$(COVERED) >/dev/null || (echo "less than $(COVERED) % are covered" >&2; exit 1))
 
 lint: $(VENV)/ready-dev
 	$(VENV)/bin/ruff check --no-cache .
@@ -89,12 +98,21 @@ bench: $(VENV)/ready-dev
 fuzz: $(VENV)/ready-dev
 	$(VENV)/bin/python tests/fuzz/fuzz_readers.py $(ARGS)
 
+# One set of versions: those of the development environment, which all others are held to. The CUDA packages are not
+# pinned: torch itself names their versions, and its CPU wheels need none.
 lock: | $(UV)
-	$(COMPILE) -o requirements.txt
-	$(COMPILE) --extra models --extra app --extra masks --extra dev -o requirements-dev.txt
+	$(COMPILE) $(DEVELOPMENT:%=--extra %) -o requirements-dev.txt
+	$(COMPILE) --extra studies --constraint requirements-dev.txt -o requirements.txt
 	$(COMPILE) --extra docs --constraint requirements-dev.txt -o requirements-docs.txt
 	$(COMPILE) $(EXTRAS:%=--extra %) --group integrations --constraint requirements-dev.txt \
 		--override requirements-overrides.txt -o requirements-integrations.txt
+	sed -i.bak -E '/^(cuda-|nvidia-|triton=)/d' requirements*.txt && rm requirements*.txt.bak
+
+notices: $(VENV)/ready
+	$(VENV)/bin/python tools/notices.py
+
+release-check: $(VENV)/ready
+	$(VENV)/bin/python tools/release_check.py --only "$(ONLY)"
 
 clean:
 	rm -rf $(VENV) $(DEMO) site .coverage

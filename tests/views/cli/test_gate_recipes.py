@@ -70,10 +70,10 @@ def project(folder: Path, photographs: int, mean: bool) -> Job:
 def gitlab(job: Job, branch: str = "feature") -> subprocess.CompletedProcess[str]:
     """The script of the page's job as a runner executes it: its lines in one shell that stops at the first failure."""
     script = yaml.safe_load(block("yaml", "image: python"))["robustness"]["script"]
-    assert script[0] == "pip install unswayed"
+    assert script[1] == "pip install unswayed"
     environment = {**job.environment, "CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "main", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", "\n".join(script[1:])],
+        ["bash", "-eo", "pipefail", "-c", "\n".join(script[2:])],
         cwd=job.folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
