@@ -117,7 +117,7 @@ class Check:
 
     def demo(self, name: str) -> str:
         """The demo from outside the checkout: its report, and the accuracy of the originals."""
-        env, output = self.environment(name), self.outside / f"demo-{name}"
+        env, output = self.environment(name), self.outside / ("demo" if name == "core" else f"demo-{name}")
         run("unswayed", "demo", "-o", output, cwd=self.outside, env=env)
         run("unswayed", "verify", output / "benchmark", cwd=self.outside, env=env)
         table = run("unswayed", "analyze", output / "predictions", "--format", "json", cwd=self.outside, env=env)
@@ -132,7 +132,7 @@ class Check:
             (("app",), "app"),
             (("build", "coco:none.json", "-o", "x"), "coco"),
             (("sensitivity", "sample", "-m", "lite:0", "--saliency", "layercam", "-o", "x"), "studies"),
-            (("evaluate", "demo-core/benchmark", "-m", "onnx:none.onnx", "-o", "x"), "models"),
+            (("evaluate", "demo/benchmark", "-m", "onnx:none.onnx", "-o", "x"), "models"),
         ):
             text = run("unswayed", *words, cwd=self.outside, env=env, codes=(2,))
             if f"pip install 'unswayed[{extra}]'" not in text:
