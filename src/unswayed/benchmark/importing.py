@@ -29,7 +29,7 @@ from unswayed.sources.source import unique_slugs
 
 from .datasets_folder import Imported, import_published, is_published
 from .plan import ids_hash, labels_hash, record_facts, settle_card
-from .rows import FAILED, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, template_row, write_manifest
+from .rows import FAILED, FORMAT, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, template_row, write_manifest
 from .settings import ImportSettings
 
 OFFICIAL = {
@@ -230,7 +230,7 @@ def _import_release(
         records = _records(edits)
         shared = {record["name"]: template_row(record) for record in records}
         card = {
-            "format": 1,
+            "format": FORMAT,
             "kind": "import",
             "source": {"spec": str(release.root.resolve()), "scenes": len(ids), "ids_sha256": ids_hash(ids.values())},
             "recipe": {"name": "imported", "edits": records},

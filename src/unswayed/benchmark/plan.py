@@ -24,6 +24,7 @@ from unswayed.specs import Spec
 from .rows import (
     CARD,
     FAILED,
+    FORMAT,
     LOCK,
     MANIFEST,
     OK,
@@ -149,7 +150,7 @@ class Plan:
         strict = {"strict": {"tries": self.settings.tries}} if self.settings.quality == "strict" else {}
         fills = {"fills": self.settings.fills} if self.settings.fills > 1 else {}
         return {
-            "format": 1,
+            "format": FORMAT,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(ids), "ids_sha256": ids_hash(ids)},
             "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from unswayed.choices import check_choice
 from unswayed.errors import CannotWrite, UserError
 from unswayed.files.locks import alone
-from unswayed.files.records import checked, checked_rows, read_object, require_fields
+from unswayed.files.records import checked, checked_rows, read_object, refuse_newer, require_fields
 from unswayed.files.tables import Column, Kind, read_checked
 from unswayed.files.whole import flat_record, parquet_columns, parse_json, write_bytes, write_records
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 CARD = "benchmark.json"
+FORMAT = 1  # of a benchmark on disk; raised when an older program would misread it
 MANIFEST = "manifest.parquet"
 ROWS = "rows"
 IMAGES = "images"
@@ -316,6 +317,7 @@ def read_card(root: Path) -> Card:
         state = "does not exist" if not root.exists() else f"contains no {CARD}"
         raise UserError(f"{root} is not a benchmark: it {state}", run="unswayed build SOURCE -o BENCH")
     card = read_object(root / CARD, _KINDS, run="unswayed build SOURCE -o BENCH")
+    refuse_newer(card, FORMAT, root / CARD)
     if isinstance(card.get("recipe"), dict):
         require_fields(card["recipe"], {"edits": list[Any] | None}, f"{root / CARD}, recipe")
         for number, item in enumerate(card["recipe"].get("edits") or (), 1):

@@ -34,11 +34,10 @@ from unswayed.tasks import Task, task_of
 
 from .answers import begin, limits_of
 from .inputs import Pictures
-from .model_cards import FINGERPRINT, PARTS
+from .model_cards import FINGERPRINT, FORMAT, PARTS
 from .passes import ModelPass, Pass
 from .settings import EvaluateSettings
 
-FORMAT = 3  # raised when the meaning of a column changes, so that old predictions are replaced
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 # Fixed, because the last digits of a prediction depend on it. A batch that does not fit into memory is divided.
 CPU_BATCH, GPU_BATCH = 32, 256
@@ -253,6 +252,7 @@ def _described(
         determining["answers"] = model.answers_hash
     return {
         **card,
+        "format": FORMAT,
         "spec": spec,
         "labels": labels,
         "model_labels": {"name": model.labels.name, "classes": len(model.labels.classes)},

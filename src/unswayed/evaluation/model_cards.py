@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.files.records import fits, read_object, require_fields
+from unswayed.files.records import fits, read_object, refuse_newer, require_fields
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import Column, read_checked, stored_text
 from unswayed.files.whole import hash_values, read_json
@@ -143,6 +143,7 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
     )
 
 
+FORMAT = 3  # raised when the meaning of a column changes, so that old predictions are replaced
 _MAPPING = dict[str, Any] | None
 _CARD = {
     "model": str,
@@ -184,6 +185,7 @@ def read_cards(predictions: object) -> dict[str, dict[str, Any]]:
         if not isinstance(card, dict) or "model" not in card:
             continue
         require_fields(card, _CARD, str(file))
+        refuse_newer(card, FORMAT, file)
         require_fields(card.get("benchmark") or {}, {"path": str | None}, f"{file}, benchmark")
         # None if an earlier version wrote the file.
         stored = stored_text(path, f"unswayed.{FINGERPRINT}".encode())

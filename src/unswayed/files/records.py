@@ -161,3 +161,14 @@ def package_version() -> str:
     from unswayed import __version__
 
     return __version__
+
+
+def refuse_newer(card: Mapping[str, Any], most: int, where: object) -> None:
+    """Raises UserError for a file of a later version: its `format`, 1 if it states none, is above `most`."""
+    number = card.get("format") or 1
+    if not isinstance(number, int) or number > most:
+        raise UserError(
+            f"{where} has the format {number!r}, which a later version of unswayed wrote",
+            allowed=f"formats 1 to {most}",
+            run="pip install --upgrade unswayed",
+        )
