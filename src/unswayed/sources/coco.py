@@ -11,12 +11,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import cv2
 import numpy as np
-from pycocotools import mask as coco
 
-from unswayed.errors import BadPicture, UserError
+from unswayed.errors import BadPicture, UserError, need
 from unswayed.files.records import checked, require_fields
 from unswayed.files.whole import read_json
 from unswayed.labels import own
@@ -215,13 +215,22 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     return cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
 
 
+def _pycocotools() -> Any:
+    need("coco", "pycocotools")
+    from pycocotools import mask as coco
+
+    return coco
+
+
 def run_lengths(mask: np.ndarray) -> str:
     """A mask (H, W) bool as COCO's compressed run lengths, which `run_length_mask` reads."""
+    coco = _pycocotools()
     return str(coco.encode(np.asfortranarray(mask, np.uint8))["counts"], "ascii")
 
 
 def run_length_mask(counts: str | bytes | Sequence[int], high: int, wide: int) -> np.ndarray:
     """The mask of COCO's run lengths, as numbers or as a compressed string: (high, wide) float32 of zeros and ones."""
+    coco = _pycocotools()
     if isinstance(counts, str | bytes):
         text = counts.encode("ascii") if isinstance(counts, str) else counts
         mask = coco.decode({"counts": text, "size": [high, wide]})

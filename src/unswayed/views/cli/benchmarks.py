@@ -188,7 +188,7 @@ def verify(
 
 def licenses(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
-    as_json: Json = False,
+    as_json: Json = None,
 ) -> None:
     """
     - `unswayed licenses bench`
@@ -201,13 +201,10 @@ def licenses(
     Exit codes: 0 it may be passed on, on the printed conditions, 1 it may not, 2 BENCH is not a benchmark, 3 not known.
     """
     found = unswayed.licenses(benchmark)
-    if as_json:
-        record = {"redistributable": found.redistributable, "verdict": found.verdict}
-        print(json.dumps(record | {"licenses": [asdict(row) for row in found.rows]}, ensure_ascii=False))
-    else:
-        print_rows(
-            ("part", "name", "license", "n"), [(row.part, row.name, row.license, row.count) for row in found.rows]
-        )
+    answer = {"redistributable": found.redistributable, "verdict": found.verdict}
+    if not gave_json(as_json, answer | {"licenses": [asdict(row) for row in found.rows]}):
+        rows = [(row.part, row.name, row.license, row.count) for row in found.rows]
+        print_rows(("part", "name", "license", "n"), rows)
         print(f"may it be passed on? {found.verdict}")
     if not found.redistributable:
         raise typer.Exit(EXIT_CANNOT_TELL if found.redistributable is None else EXIT_FAILED)
