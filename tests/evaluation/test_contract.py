@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from unswayed.analyses.drops.gate import check
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
-from unswayed.evaluation.contract import check_accuracy, suspect_order
+from unswayed.evaluation.contract import at_least, check_accuracy, suspect_order
 from unswayed.labels import imagenet, own
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
@@ -129,3 +132,9 @@ def test_a_suspicion_stays_in_the_card_and_stops_the_gate(benchmark: Path, own_m
     again = run_evaluation(benchmark, specs, tmp_path, EvaluateSettings(device="cpu"))
     assert again.skipped == ("shifted", "constant", "good")
     assert "label order" in again.warnings["shifted"][0]
+
+
+@given(tries=st.integers(1, 600), share=st.floats(0, 1), chance=st.sampled_from([0.001, 0.01, 0.3, 0.5, 0.99]))
+def test_the_probability_of_so_many_successes_is_that_of_the_binomial_distribution(tries, share, chance):
+    successes = round(share * tries)
+    assert at_least(successes, tries, chance) == pytest.approx(stats.binom.sf(successes - 1, tries, chance), rel=1e-9)

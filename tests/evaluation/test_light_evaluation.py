@@ -1,4 +1,4 @@
-"""What `unswayed evaluate` imports: no polars, and no model library in the process of the command itself."""
+"""What `unswayed evaluate` imports: no polars, no pandas, no scipy, no model library in the command's own process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+
+import pytest
 
 LIGHT = """
 import sys
@@ -18,11 +20,28 @@ loaded = [name for name in ("torchvision", "timm") if name in sys.modules]
 assert not loaded, loaded
 """
 
+SCORED = """
+import sys
+import numpy as np
+from unswayed.evaluation.contract import at_least
+from unswayed.evaluation.model_cards import Picture
+from unswayed.evaluation.passes import classified_columns, make_table
+row = Picture("cat-original", "cat", "cat.png", "original", 0, 281, "cat.png", None, "0")
+scores = {name: np.ones(1) for name in ("probability", "true_probability", "energy")}
+scores |= {name: np.ones(1, np.int64) for name in ("predicted", "rank", "subset")}
+scores |= {"top": np.ones((1, 5), np.int64), "top_probabilities": np.ones((1, 5))}
+table = make_table("plain", [row], classified_columns([row], scores, np.ones(1, np.float32)), [0])
+assert table.column("predicted").to_pylist() == [1] and abs(at_least(1, 2, 0.5) - 0.75) < 1e-12
+loaded = [name for name in ("pandas", "scipy") if name in sys.modules]
+assert not loaded, loaded
+"""
 
-def test_evaluate_needs_no_polars_and_imports_no_model_library_itself(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize("script", [LIGHT, SCORED])
+def test_evaluate_imports_only_what_it_needs(script: str, tmp_path: Path) -> None:
     photographs = tmp_path / "photographs" / "n02123045"
     photographs.mkdir(parents=True)
     shutil.copy(str(resources.files("unswayed.data") / "sample" / "cat.jpg"), photographs)
-    command = [sys.executable, "-c", LIGHT, str(photographs.parent), str(tmp_path / "predictions")]
+    command = [sys.executable, "-c", script, str(photographs.parent), str(tmp_path / "predictions")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
 from unswayed.errors import UserError
-from unswayed.files.tables import MOST_BYTES, read_checked
+from unswayed.files.tables import MOST_BYTES, array_of, read_checked
 
 LONG = 1000
 
@@ -104,3 +105,25 @@ def test_a_million_honest_rows_are_read(tmp_path: Path) -> None:
     rows = 1_000_000
     read = read_checked(written(tmp_path / "a.parquet", repeated("m" * 40, rows), store_schema=False), {})
     assert (len(read), read.schema.field("model").type) == (rows, pa.string())
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "missing"),
+    [
+        (["a", None, "ü", ""], pa.string(), None),
+        ([3, None, -1, 0], pa.int64(), None),
+        ([None, None], pa.float32(), None),
+        ([True, False, None], pa.bool_(), None),
+        (np.array([0.5, np.nan, 2.0]), pa.float32(), np.array([False, True, False])),
+        (np.arange(20) % 3 == 0, pa.bool_(), np.arange(20) == 7),
+        (np.arange(10).reshape(2, 5), pa.list_(pa.int32()), None),
+        (np.zeros((0, 5)), pa.list_(pa.float32()), None),
+        ([[1.0, 2.0], None], pa.list_(pa.float32()), None),
+    ],
+)
+def test_an_array_is_the_one_that_pyarrow_makes(values, kind, missing):
+    given = values.tolist() if isinstance(values, np.ndarray) and values.ndim == 2 else values
+    made = array_of(values, kind, missing)
+    made.validate(full=True)
+    assert made.equals(pa.array(given, kind, mask=missing))
+    assert made.null_count == pa.array(given, kind, mask=missing).null_count

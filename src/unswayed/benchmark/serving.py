@@ -12,6 +12,7 @@ import mmap
 import os
 import queue
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -38,6 +39,7 @@ AT_ONCE = 32
 # A GPU removes this many objects at once, always the same number, so that none depends on its neighbors; it waits until
 # so many are asked for, but not longer than these seconds.
 REMOVED_AT_ONCE, PATIENCE = 8, 1.0
+SWITCH = 1e-4  # seconds for which a thread may keep the interpreter while others wait for it
 
 
 class Address(NamedTuple):
@@ -227,6 +229,8 @@ class Service:
     def run(self, outcomes: Iterator[Outcome]) -> Generator[Outcome, None, None]:
         """The outcomes of workers that use this service, which does its work in this thread meanwhile."""
         self.threads.append(self._start(self._gather, outcomes))
+        # The threads that listen to workers would keep the interpreter for 5 ms whenever this one launches a kernel.
+        sys.setswitchinterval(SWITCH)
         for event in counting_waits(iter(self.events.get, self)):
             self._sort(event)
             for (batch, number), answer in self._answers():

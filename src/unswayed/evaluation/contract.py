@@ -7,6 +7,7 @@ probabilities get a remark. Both are kept in the model's card, or in FOLDER/susp
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -377,6 +378,13 @@ def clearly_better(guessed: np.ndarray, stated: np.ndarray, level: float | None 
 
 def at_least(successes: int, tries: int, chance: float) -> float:
     """Return the probability of at least this many successes in independent tries."""
-    from scipy.special import bdtrc  # scipy.stats takes seconds to import
-
-    return float(bdtrc(successes - 1, tries, chance)) if successes > 0 else 1.0
+    if successes <= 0 or chance >= 1:
+        return 1.0
+    if chance <= 0:
+        return 0.0
+    # scipy would be imported for this alone, after the first batch.
+    odds, whole = (math.log(chance), math.log1p(-chance)), math.lgamma(tries + 1)
+    return math.fsum(
+        math.exp(whole - math.lgamma(k + 1) - math.lgamma(tries - k + 1) + k * odds[0] + (tries - k) * odds[1])
+        for k in range(successes, tries + 1)
+    )

@@ -13,6 +13,7 @@ import pyarrow as pa
 import torch
 
 from unswayed.errors import UserError, reason_of
+from unswayed.files.tables import array_of
 from unswayed.jobs.parts import Parts
 from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
 from unswayed.jobs.table_job import Share
@@ -350,14 +351,14 @@ def classified_columns(rows: Sequence[Picture], scores: dict[str, np.ndarray], s
         **{name: scores[name] for name in ("predicted", "probability", "true_probability", "energy")},
         "correct": scores["predicted"] == truth,
         "rank": scores["rank"].astype(np.int32),
-        "top5": scores["top"].astype(np.int32).tolist(),
-        "top5_probabilities": scores["top_probabilities"].astype(np.float32).tolist(),
+        "top5": scores["top"],
+        "top5_probabilities": scores["top_probabilities"],
         "object_survives": survives.astype(np.float32),
         "subset_correct": scores["subset"] == truth,
         "task": ["classify"] * len(rows),
     }
     kinds = {name: SCHEMA.field(name).type for name in columns if name != "task"}
-    return columns | {name: pa.array(columns[name], kind, mask=masks.get(name)) for name, kind in kinds.items()}
+    return columns | {name: array_of(columns[name], kind, masks.get(name)) for name, kind in kinds.items()}
 
 
 def make_table(model: str, rows: Sequence[Picture], columns: Values, order: Sequence[int]) -> pa.Table:
@@ -371,8 +372,8 @@ def make_table(model: str, rows: Sequence[Picture], columns: Values, order: Sequ
     for name, kind in zip(SCHEMA.names, SCHEMA.types, strict=True):
         column = values.get(name, [None] * len(rows))
         text = pa.types.is_dictionary(kind)
-        arrays.append(pa.array(column, pa.string()).dictionary_encode() if text else pa.array(column, kind))
-    return pa.Table.from_arrays(arrays, schema=SCHEMA).append_column("order", pa.array(list(order), pa.int64()))
+        arrays.append(array_of(column, pa.string()).dictionary_encode() if text else array_of(column, kind))
+    return pa.Table.from_arrays(arrays, schema=SCHEMA).append_column("order", array_of(np.array(order), pa.int64()))
 
 
 @contextlib.contextmanager

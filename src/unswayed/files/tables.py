@@ -6,14 +6,16 @@ polars ends the whole process at some damaged files, so it gets only tables that
 from __future__ import annotations
 
 import contextlib
+import itertools
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
@@ -36,6 +38,39 @@ _TESTS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
 # in a Parquet file, so a small one can hold a table that no machine has the memory for.
 MOST_BYTES = 2**28
 MOST_TIMES = 256
+
+
+def array_of(values: Any, kind: pa.DataType, missing: np.ndarray | None = None) -> pa.Array:
+    """The values as an Arrow array, as `pa.array` makes it; that imports pandas first, wherever it is installed.
+
+    values: an array, (N,) or for lists of numbers (N, K), or a list of texts, numbers or None; missing: (N,) bool.
+    """
+    if isinstance(values, pa.Array):
+        return values
+    if missing is None and not isinstance(values, np.ndarray):
+        missing = np.array([value is None for value in values], bool)
+    count = len(values)
+    if missing is not None and missing.all():
+        return pa.nulls(count, kind)
+    known = None if missing is None or not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    if types.is_string(kind):
+        texts = [b"" if value is None else str(value).encode() for value in values]
+        return pa.Array.from_buffers(kind, count, [known, _starts(map(len, texts)), pa.py_buffer(b"".join(texts))])
+    if types.is_list(kind):
+        if not isinstance(values, np.ndarray):
+            return pa.array(values, kind)
+        inside = array_of(values.reshape(-1), kind.value_type)
+        return pa.Array.from_buffers(kind, count, [known, _starts([values.shape[1]] * count)], children=[inside])
+    numbers = np.array([value or 0 for value in values]) if known and not isinstance(values, np.ndarray) else values
+    stored = np.ascontiguousarray(numbers, kind.to_pandas_dtype())
+    if types.is_boolean(kind):
+        stored = np.packbits(stored, bitorder="little")
+    return pa.Array.from_buffers(kind, count, [known, pa.py_buffer(stored)])
+
+
+def _starts(lengths: Iterable[int]) -> pa.Buffer:
+    """Where each text or list begins, and where the last one ends."""
+    return pa.py_buffer(np.array([0, *itertools.accumulate(lengths)], np.int32))
 
 
 @dataclass(frozen=True)

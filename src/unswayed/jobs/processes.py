@@ -153,6 +153,8 @@ def start_server(modules: Iterable[str]) -> None:
 def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    if "cv2" in sys.modules:  # imported by the server, perhaps before it could read the number of threads
+        sys.modules["cv2"].setNumThreads(1)
     multiprocessing.current_process().daemon = False  # so that it may have worker processes of its own
     if not hasattr(signal, "pthread_sigmask"):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `_inherited` does elsewhere

@@ -193,8 +193,7 @@ class Diffusion:
     def _begin(self, layers: Layers) -> _Begun:
         """The picture on the device, with its job."""
         device = self.network.device
-        object_, background = (_uploaded(picture, device) for picture in (layers.object, layers.background))
-        alpha = _uploaded(layers.alpha, device)
+        object_, background, alpha = _uploaded(layers, device)
         whole, rest = as_floats(object_), as_floats(background)
         # Each pixel is blended fully or not at all: a mix of two independent noises has less variance than either.
         mask = (alpha > 0.5).float()
@@ -309,7 +308,7 @@ def open_diffusion(
         parameters = sum(weight.numel() for weight in exact.module.parameters())
         worth = planned is None or parameters * planned * (steps or chosen.default) >= WORTH_COMPILING
         compile = target.type == "cuda" and pictures >= COMPILE_FROM and worth
-    running = replace(exact, module=loading.compiled(exact.module)) if compile else exact
+    running = replace(exact, module=(loading.compiled if compile else loading.Recorded)(exact.module))
     with loading.loading_onto_device("the guide", target):
         opened = None if guide is None else open_guide(guide, target, exact.size)
     return Diffusion(running, exact, steps or chosen.default, chosen.name, opened, pictures, kind, guided)
@@ -332,10 +331,19 @@ def _settled(
     return settled, SAMPLERS["ancestral"]
 
 
-def _uploaded(picture: np.ndarray, device: torch.device) -> Tensor:
+def _uploaded(layers: Layers, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Object, background and alpha on the device; a GPU gets them in one piece and without waiting."""
+    arrays = (layers.alpha.astype(np.float32, copy=False), layers.object, layers.background)
+    pieces = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    alpha, *pixels = on_device(np.concatenate(pieces), device).split([len(piece) for piece in pieces])
+    object_, background = (part.view(layers.background.shape) for part in pixels)
+    return object_, background, alpha.view(torch.float32).view(layers.alpha.shape)
+
+
+def on_device(array: np.ndarray, device: torch.device) -> Tensor:
     """The array on the device; a GPU gets it without waiting."""
     # A photograph that already has this size may be read-only; torch warns about that, so it is copied.
-    here = torch.from_numpy(np.require(picture, requirements=["C", "W"]))
+    here = torch.from_numpy(np.require(array, requirements=["C", "W"]))
     return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
 
 
@@ -364,6 +372,6 @@ def as_floats(picture: Tensor) -> Tensor:
     return _levels_of(picture.device)[picture.permute(2, 0, 1).int()]
 
 
-def as_tensor(picture: np.ndarray) -> Tensor:
-    """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1]."""
-    return as_floats(_uploaded(picture, torch.device("cpu")))
+def as_tensor(picture: np.ndarray, device: torch.device | None = None) -> Tensor:
+    """(S, S, 3) uint8 -> (3, S, S) float32 in [−1, 1], on the device, or on the CPU if None."""
+    return as_floats(on_device(picture, device or torch.device("cpu")))

@@ -79,7 +79,7 @@ class DiffusionRemoval:
         holes = [hole_of(mask) for mask in masks]
         size = images[0].shape[0]
         side = max(round(size / MULTIPLE), 2) * MULTIPLE
-        pictures = torch.stack([as_tensor(_resized(image, side)) for image in images])
+        pictures = torch.stack([as_tensor(_resized(image, side), self.network.device) for image in images])
         inside = torch.stack([torch.from_numpy(_resized(hole.astype(np.float32), side) > 0)[None] for hole in holes])
 
         def run(batch: int) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from unswayed.errors import UserError
 from unswayed.jobs.resources import one_thread
-from unswayed.models.runtime import true_float32
+from unswayed.models.runtime import Graphed, true_float32
 
 from . import Schedule
 from .samplers import SAMPLERS, total_push, visited
@@ -101,10 +101,7 @@ def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, limit
     the number of threads, and small differences grow from step to step.
     """
 
-    def slope(x0: Tensor, true: Tensor) -> Tensor:
-        leaf = x0.detach().float().requires_grad_(True)
-        loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
-        return torch.autograd.grad(loss, leaf)[0]
+    slope = _slope_of(guide)
 
     def push(x0: Tensor) -> Tensor:
         true = torch.as_tensor(labels, device=x0.device).expand(len(x0))
@@ -120,6 +117,18 @@ def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, limit
         return _column(scale, x0) * gradient
 
     return push
+
+
+@functools.lru_cache(maxsize=1)
+def _slope_of(guide: Guide) -> Callable[[Tensor, Tensor], Tensor]:
+    """∇ of the guide's cross-entropy as a function of x̂0 and the labels, which a GPU records once."""
+
+    def slope(x0: Tensor, true: Tensor) -> Tensor:
+        leaf = x0.detach().float().requires_grad_(True)
+        loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
+        return torch.autograd.grad(loss, leaf)[0]
+
+    return Graphed(slope)
 
 
 def amplitude(x0: Tensor, band: str | Sequence[str] = "all") -> Tensor:
