@@ -23,8 +23,8 @@ def _expected(name: str, thing: object) -> str | None:
     return None if fits else f"a subclass of unswayed.edits.Edit whose name is '{name}'"
 
 
-# A package adds its own in its pyproject.toml: [project.entry-points."unswayed.edits"] fog = "my_edits:Fog".
-# batch: its column in the draws of a training batch; an edit without one is made one picture at a time.
+# A package adds its own in its pyproject.toml: [project.entry-points."unswayed.edits"] haze = "my_edits:Haze".
+# batch: its column in the draws of a training batch; an edit without one is drawn only if a mixture names it.
 EDITS = Registry[type[Edit]](
     "edit",
     {
@@ -36,6 +36,11 @@ EDITS = Registry[type[Edit]](
         "lighting": Part(f"{__name__}.lighting:Lighting", facts={"batch": 4}),
         "blur": Part(f"{__name__}.blur:Blur", facts={"batch": 5}),
         "color": Part(f"{__name__}.color:Color", facts={"batch": 6}),
+        **{
+            name: Part(f"{__name__}.{name}:{name.title()}")
+            for name in ("fog", "rain", "snow", "night", "shadow", "sun")
+        },
+        "relight": Part(f"{__name__}.relight:Relight", facts={"trains": False}),
         "reinsertion": Part(f"{__name__}.position:Reinsertion", facts={"trains": False}),
     },
     check=_expected,

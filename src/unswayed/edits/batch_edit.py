@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from unswayed.errors import UserError
 
+from . import EDITS
 from .blur import blurred_batch
 from .color import recolored_batch
 from .layers import without_object
@@ -19,7 +21,8 @@ from .lighting import lit_batch
 from .mixture import BACKGROUND, KINDS, NUMBERS, OBJECT, Draws, EditMixture, draw
 from .occlusion import hiding_batch
 from .placement import outlines, placements, smooth_fills, warped
-from .random_edit import edited_by_others
+from .random_edit import drawn_edit, edited_by_others
+from .weather import Weather, weathered_batch
 
 GEOMETRY = ("size", "position", "direction")
 # The flags of each picture, 0 or 1: which edits it gets, what light and blur act on, and whether what is behind the
@@ -36,7 +39,8 @@ class BatchEdit(nn.Module):
     the other pictures of the batch serve, their objects filled smoothly from what surrounds them.
 
     For training on a GPU call `compile()` first: the first batch then takes a minute, every other a fraction of its
-    time. Edits of other packages are made one picture at a time on the CPU, after the others.
+    time. Weather follows in one operation for each kind; edits of other packages are made one picture at a time on the
+    CPU, after the others.
 
     >>> images, masks = torch.zeros(2, 3, 64, 64), torch.zeros(2, 1, 64, 64)
     >>> masks[:, :, 20:40, 20:40] = 1
@@ -140,10 +144,25 @@ class BatchEdit(nn.Module):
     def _by_others(
         self, images: Tensor, masks: Tensor, edited: Tensor, visible: Tensor, draws: Draws, rows: np.ndarray
     ) -> tuple[Tensor, Tensor]:
-        """The pictures after the edits without an operation on batches, each by its operation on arrays."""
+        """The pictures after weather, and after edits without an operation on batches, by their operation on arrays."""
         edited, visible = (edited.clone(), visible.clone()) if len(rows) else (edited, visible)
         scale = torch.where(masks.flatten(1).amax(1) > 1, 255.0, 1.0)
-        for row in rows.tolist():
+        kinds = draws.kinds.copy()
+        for place, name in enumerate(draws.others, len(KINDS)):
+            chosen = rows[kinds[rows, place]]
+            if not len(chosen) or not issubclass(EDITS.load(name), Weather):
+                continue
+            kinds[:, place] = False
+            at, shares = torch.from_numpy(chosen).to(images.device), draws.shares[chosen, place - len(KINDS)]
+            weathers = [cast(Weather, drawn_edit(name, float(share), self.mixture)) for share in shares]
+            severity = np.array([weather.severity for weather in weathers])
+            seed = np.array([weather.seed(f"{float(share)}") for weather, share in zip(weathers, shares, strict=True)])
+            alpha = visible[at].float().view(len(chosen), 1, *images.shape[-2:])
+            alpha = alpha if masks.is_floating_point() else alpha / scale[at].view(-1, 1, 1, 1)
+            pictures = weathered_batch(weathers[0], _unit(edited[at]), alpha, severity, seed)
+            edited[at] = _like(pictures, images.dtype)
+        draws = replace(draws, kinds=kinds)
+        for row in rows[kinds[rows, len(KINDS) :].any(axis=1)].tolist():
             drawn, other = draws.of("donor")[row], None
             donor = (row + 1 + int(drawn * (len(images) - 1))) % len(images)
             if self.backgrounds is not None:

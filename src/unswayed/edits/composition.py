@@ -56,10 +56,14 @@ Layer = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Adjustment:
-    """A change of a layer's pixels at the output size: operation(pixels, weight, **parameters) -> Layer."""
+    """A change of a layer's pixels at the output size: operation(pixels, weight, **parameters) -> Layer.
+
+    background_after: for a change of the object that also needs its background: after so many of that one's changes.
+    """
 
     operation: Callable[..., Layer]
-    parameters: tuple[tuple[str, float], ...]
+    parameters: tuple[tuple[str, Any], ...]
+    background_after: int | None = None
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ from unswayed.scene import Scene
 from unswayed.sources.pictures import read_picture
 
 from .composition import (
-    Adjustment,
     Composition,
     Drawn,
     Guidance,
     Impossible,
-    Layer,
     Original,
     Picture,
     PictureReference,
@@ -80,15 +78,19 @@ def realize(composition: Composition, backgrounds: Resolver, seed: int) -> Layer
     if in_place and (alpha > 0.5).all() and behind_alone:
         raise Impossible("the object covers the whole picture: there is no background to change")
     background = pixels if untouched else backgrounds.resolve(composition.background, composition)
-    if composition.adjustments:
-        # The photograph still contains the object, whose pixels must not bleed into a changed background.
-        weight = 1 - alpha if untouched else np.ones_like(alpha)
-        background, _ = _adjusted(background, weight, composition.adjustments)
+    # The photograph still contains the object, whose pixels must not bleed into a changed background.
+    weight, behind = 1 - alpha if untouched else np.ones_like(alpha), [background]
+    for change in composition.adjustments:
+        background, weight = change.operation(background, weight, **dict(change.parameters))
+        behind.append(background)
     if not untouched:
         pixels = own_colors(pixels, alpha)
     if composition.object_adjustments:
         solid = alpha
-        pixels, alpha = _adjusted(pixels, alpha, composition.object_adjustments)
+        for change in composition.object_adjustments:
+            after = change.background_after
+            more = {} if after is None else {"background": behind[after]}
+            pixels, alpha = change.operation(pixels, alpha, **dict(change.parameters), **more)
         if untouched and alpha is not solid:
             # The background shows through a softened rim, but the photograph still has the sharp object there.
             background = membrane(background, 1 - solid)
@@ -131,12 +133,6 @@ def visible_others(
     window = composition.requested.get("window") if composition.cropped and own else None
     masks = ((label, mask if window is None else in_window(mask, window)) for label, mask in scene.others)
     return [*((label, (resized(mask, side) > 0.5) & ~hidden) for label, mask in masks), *covers]
-
-
-def _adjusted(pixels: np.ndarray, weight: np.ndarray, changes: tuple[Adjustment, ...]) -> Layer:
-    for change in changes:
-        pixels, weight = change.operation(pixels, weight, **dict(change.parameters))
-    return pixels, weight
 
 
 def own_colors(pixels: np.ndarray, alpha: np.ndarray) -> np.ndarray:

@@ -33,8 +33,8 @@ class EditMixture:
     logarithm): size: share of the picture that the object covers; position: share of the free room to the object's
     left and above it; direction: degrees; lighting: stops, on the object, the background or both; blur: radius in
     pixels of a 256-pixel picture, of the object or the background; color: degrees of hue; saturation: a factor, drawn
-    with color; occlusion: share of the object that is hidden. An edit of another package may have a weight, too: its
-    main parameter is drawn from the range that it declares, or from the one in `ranges` under its name.
+    with color; occlusion: share of the object that is hidden. Weather and edits of other packages may have a weight,
+    too: their main parameter is drawn from the range that they declare, or from the one in `ranges` under their name.
 
     >>> EditMixture(weights={"size": 1.0}, size=(0.05, 0.05)).probability
     0.5
@@ -69,7 +69,7 @@ class EditMixture:
             object.__setattr__(self, name, _checked_span(name, getattr(self, name), *limits))
         ranges = {}
         for name, span in self.ranges.items():
-            check_known("edit of another package with a weight", [name], self.others)
+            check_known("weather or edit of another package with a weight", [name], self.others)
             space = allowed(EDITS.load(name), EDITS.load(name).axis)
             if not isinstance(space, Range):
                 raise UserError(f"{name} has no range to draw from", allowed=space.describe())
@@ -78,7 +78,7 @@ class EditMixture:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The edits with a weight that are made one picture at a time, such as those of other packages."""
+        """The edits with a weight that are not drawn unless they are named: weather, and those of other packages."""
         return tuple(name for name in self.weights if name not in KINDS)
 
     def to_json(self) -> dict[str, Any]:

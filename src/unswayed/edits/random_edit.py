@@ -27,7 +27,7 @@ from . import EDITS
 from .blur import blurred
 from .color import recolored
 from .composition import Composition, Impossible, Original, PictureReference, Pool, Removed
-from .edit import Choice, Range, allowed
+from .edit import Choice, Edit, Range, allowed
 from .geometry import resized
 from .layers import composite, drawn_picture, over, realize, without_object
 from .lighting import lit
@@ -275,22 +275,28 @@ def edited_by_others(
         if not (mask > 0.5).any():
             break
         share = float(draws.shares[0, index])
-        square = Scene("own", np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask.clip(0, 1), missing))
-        pool = Pool(("own",) if other is None else ("own", "other"), {"own": square, "other": square}.__getitem__, side)
-        edit = EDITS.load(draws.others[index])
-        space = allowed(edit, edit.axis)
-        levels: dict[str, Any] = {}  # an edit whose main parameter is a text takes its default
-        if isinstance(space, Range):
-            levels[edit.axis] = space.at(share, *mixture.ranges.get(edit.name, (space.low, space.high)))
-        elif isinstance(space, Choice):
-            levels[edit.axis] = space.names[int(share * len(space.names))]
+        own = f"{share}"  # patterns that follow from the photograph's name then follow from the draw
+        square = Scene(own, np.pad(image, (*missing, (0, 0)), mode="symmetric"), np.pad(mask.clip(0, 1), missing))
+        pool = Pool((own,) if other is None else (own, "other"), {own: square, "other": square}.__getitem__, side)
+        edit = drawn_edit(draws.others[index], share, mixture)
         with contextlib.suppress(Impossible):
-            composition = edit(**levels).apply(Composition.of(square), np.random.default_rng(int(share * 2**53)), pool)
+            composition = edit.apply(Composition.of(square), np.random.default_rng(int(share * 2**53)), pool)
             if composition.needs_network is None:
                 layers = realize(composition, _Fills(side, other), 0)
                 image = composite(layers.object, layers.alpha, layers.background)[:high, :wide]
                 mask = layers.mask[:high, :wide]
     return np.ascontiguousarray(image), np.ascontiguousarray(mask)
+
+
+def drawn_edit(name: str, share: float, mixture: EditMixture) -> Edit:
+    """The edit of that name at a share in [0, 1) of its range; one whose main parameter is a text has its default."""
+    edit, levels = EDITS.load(name), dict[str, Any]()
+    space = allowed(edit, edit.axis)
+    if isinstance(space, Range):
+        levels[edit.axis] = space.at(share, *mixture.ranges.get(name, (space.low, space.high)))
+    elif isinstance(space, Choice):
+        levels[edit.axis] = space.names[int(share * len(space.names))]
+    return edit(**levels)
 
 
 class _Fills:
