@@ -1,6 +1,6 @@
 """Whether severity orders the drops of classifiers: the rank correlation of both for each weather, with its interval.
 
-    python benchmarks/weather_drops.py "oxford-pet:data?split=trainval" -o weather --limit 150 -m lite:0 -m lite:1 -m lite:2
+    python benchmarks/weather_drops.py oxford-pet:data -o weather --limit 150 -m lite:0 -m lite:1 -m lite:2
 
 Builds the recipe `weather` by pasting, evaluates the models, and prints one line per model and weather: the drops of
 accuracy in points at the severities 0 (the control) to 5, and Spearman's correlation of severity and drop with its 95 %

@@ -150,21 +150,21 @@ def test_an_edit_that_needs_a_background_is_refused_where_the_mask_is_all_white(
         assert unswayed.edit(dog.image, white, renderer="paste", lighting=-1).image.size == (256, 256)
 
 
-@pytest.mark.parametrize("name", ["fog", "frame"])
+@pytest.mark.parametrize("name", ["haze", "frame"])
 def test_an_edit_of_another_package_is_given_by_its_name(dog, monkeypatch, tmp_path, name):
     """Also an edit that has the name of a keyword of `edit`."""
-    (tmp_path / "weather.py").write_text(
-        f"from unswayed.edits.blur import Blur\nclass Fog(Blur):\n    name = '{name}'\n    order = 99\n"
+    (tmp_path / "hazy.py").write_text(
+        f"from unswayed.edits.blur import Blur\nclass Haze(Blur):\n    name = '{name}'\n    order = 99\n"
     )
-    (tmp_path / "weather-1.dist-info").mkdir()
-    (tmp_path / "weather-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: weather\nVersion: 1\n")
-    (tmp_path / "weather-1.dist-info" / "entry_points.txt").write_text(f"[unswayed.edits]\n{name} = weather:Fog\n")
+    (tmp_path / "hazy-1.dist-info").mkdir()
+    (tmp_path / "hazy-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: hazy\nVersion: 1\n")
+    (tmp_path / "hazy-1.dist-info" / "entry_points.txt").write_text(f"[unswayed.edits]\n{name} = hazy:Haze\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "weather", raising=False)
+    monkeypatch.delitem(sys.modules, "hazy", raising=False)
     made = unswayed.edit(dog.image, dog.mask, edits={name: 4}, size=0.05, renderer="paste")
     assert [step["edit"] for step in made.record["request"]["chain"]] == ["size", name]
-    if name == "fog":
-        again = unswayed.edit(dog.image, dog.mask, fog=4, size=0.05, renderer="paste")
+    if name == "haze":
+        again = unswayed.edit(dog.image, dog.mask, haze=4, size=0.05, renderer="paste")
         assert again.image.tobytes() == made.image.tobytes()
 
 

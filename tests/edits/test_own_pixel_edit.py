@@ -20,40 +20,40 @@ PAGE = Path(__file__).parents[2] / "docs" / "edits.md"
 
 
 @pytest.fixture
-def shadow(monkeypatch):
-    code = re.search(r"```python\n# shadow.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
-    space: dict = {"__name__": "shadow"}
-    exec(compile(code, "shadow.py", "exec"), space)
+def ground_shadow(monkeypatch):
+    code = re.search(r"```python\n# ground_shadow.py\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[1]
+    space: dict = {"__name__": "ground_shadow"}
+    exec(compile(code, "ground_shadow.py", "exec"), space)
     load = EDITS.load
-    monkeypatch.setitem(EDITS._own, "shadow", Part("shadow:Shadow"))
-    monkeypatch.setattr(EDITS, "load", lambda name: space["Shadow"] if name == "shadow" else load(name))
-    return space["Shadow"]
+    monkeypatch.setitem(EDITS._own, "ground-shadow", Part("ground_shadow:GroundShadow"))
+    monkeypatch.setattr(EDITS, "load", lambda name: space["GroundShadow"] if name == "ground-shadow" else load(name))
+    return space["GroundShadow"]
 
 
-def test_the_shadow_of_the_docs_darkens_the_ground_and_not_the_object(shadow, tmp_path):
-    recipe = "shadow=0.4,0.8"
+def test_the_shadow_of_the_docs_darkens_the_ground_and_not_the_object(ground_shadow, tmp_path):
+    recipe = "ground-shadow=0.4,0.8"
     build("sample", tmp_path / "b", BuildSettings(recipe=recipe, renderer="paste", limit=1, size=128))
     benchmark = Benchmark(tmp_path / "b")
     rows = {row.edit: row for _, _, row in benchmark}
     pictures = {row.edit: np.asarray(image, int) for image, _, row in benchmark}
-    assert set(pictures) == {"source", "original", "shadow-0.4", "shadow-0.8"}
-    change = pictures["original"] - pictures["shadow-0.8"]
+    assert set(pictures) == {"source", "original", "ground-shadow-0.4", "ground-shadow-0.8"}
+    change = pictures["original"] - pictures["ground-shadow-0.8"]
     assert change.sum(axis=(1, 2)).argmax() > 64, "the shadow lies in the lower half, where the object stands"
-    inside = cv2.erode(read_mask(benchmark.root / rows["shadow-0.8"].mask_path), np.ones((7, 7))) > 0.99
+    inside = cv2.erode(read_mask(benchmark.root / rows["ground-shadow-0.8"].mask_path), np.ones((7, 7))) > 0.99
     assert inside.any() and (change[inside] == 0).all(), "the object itself stays as it is"
-    assert change.sum() > 1.5 * (pictures["original"] - pictures["shadow-0.4"]).sum() > 0
+    assert change.sum() > 1.5 * (pictures["original"] - pictures["ground-shadow-0.4"]).sum() > 0
 
 
-def test_an_edit_of_the_registry_can_be_trained_with_unless_it_says_otherwise(shadow):
+def test_an_edit_of_the_registry_can_be_trained_with_unless_it_says_otherwise(ground_shadow):
     images = torch.full((2, 3, 64, 64), 200, dtype=torch.uint8)
     masks = torch.zeros(2, 64, 64)
     masks[:, 20:40, 20:40] = 1
-    edited, _ = BatchEdit(EditMixture(weights={"shadow": 1.0}, probability=1.0))(images, masks)
+    edited, _ = BatchEdit(EditMixture(weights={"ground-shadow": 1.0}, probability=1.0))(images, masks)
     assert (edited != images).flatten(1).any(dim=1).all()
     assert torch.equal(edited[..., 24:36, 24:36], images[..., 24:36, 24:36]), "the object itself stays as it is"
     with pytest.raises(UserError, match="reinsertion") as refused:
         EditMixture(weights={"reinsertion": 1.0})
-    assert refused.value.allowed.endswith("occlusion, shadow")
+    assert refused.value.allowed.endswith("occlusion, fog, rain, snow, night, shadow, sun, ground-shadow")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from unswayed.files.whole import sha256
+
+from .composition import Composition, Impossible, Pool
 from .edit import Range, Text, parameter
 from .weather import Air, Weather
 
@@ -35,6 +39,18 @@ class Fog(Weather):
         "a depth map in place of the ground; {id} in it is the photograph's id",
     )
 
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        foggy = super().apply(composition, rng, pool)
+        if self.depth is None:
+            return foggy
+        path = self._map_of(composition.scene_id)
+        if not Path(path).is_file():
+            raise Impossible(f"there is no depth map {path}")
+        return replace(foggy, requested={**foggy.requested, "depth_sha256": sha256(path)})
+
+    def _map_of(self, scene_id: str) -> str:
+        return str(self.depth).replace("{id}", scene_id)
+
     def changed(self, light: Any, strength: Any, air: Air) -> Any:
         patchy = 0.6 + 0.5 * air.noise(1, 2.5 * air.x, 5 * air.y) + 0.3 * air.noise(2, 6 * air.x, 12 * air.y)
         through = air.xp.exp(-_DENSEST * strength * strength * self._depth(air) * patchy)
@@ -43,7 +59,7 @@ class Fog(Weather):
     def _depth(self, air: Air) -> Any:
         """Return how far away the pixels of a layer are, 1 at the horizon; an object is at one distance."""
         if self.depth is not None:
-            mapped = _depth_map(self.depth.replace("{id}", air.scene_id), *air.weight.shape[-2:])[None, None]
+            mapped = _depth_map(self._map_of(air.scene_id), *air.weight.shape[-2:])[None, None]
             if not air.is_object:
                 return mapped
             return (mapped * air.weight).sum() / max(float(air.weight.sum()), 1e-6)

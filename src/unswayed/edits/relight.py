@@ -27,7 +27,7 @@ class Relight(Edit):
     axis: ClassVar[str] = "share"
     axis_label: ClassVar[str] = "share of the background's change of light"
     description: ClassVar[str] = "the light on the object, as that of its new background"
-    order: ClassVar[int] = 20
+    order: ClassVar[int] = 55
 
     share: float = parameter(
         1.0, Range(0.0, 1.0, unit="of the change", step=0.05), "how far the object follows, in stops"
@@ -60,7 +60,9 @@ def relit(
     before, now = _mean_light(photograph, mask), _mean_light(background, weight)
     if before is None or now is None:
         return image, weight
-    gain = np.clip((now + 1e-3) / (before + 1e-3), 2**-_STOPS, 2**_STOPS) ** share
+    ratio = np.log2((now + 1e-3) / (before + 1e-3))
+    # Half of a change of color is one of the light; the other half is that a meadow is green and a street is not.
+    gain = 2 ** (share * np.clip((ratio + ratio.mean()) / 2, -_STOPS, _STOPS))
     table = np.rint(exposed(np.arange(256)[:, None] / 255, gain, np) * 255).astype(np.uint8)
     return np.ascontiguousarray(table[image, np.arange(3)]), weight
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from unswayed.choices import DEVICE, Option, TransformName, check_choice
-from unswayed.edits.mixture import EditMixture, trainable_edits
+from unswayed.edits.mixture import KINDS, EditMixture, trainable_edits
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
 from unswayed.specs import is_same_model
@@ -163,7 +163,8 @@ def weights_of(
 ) -> dict[str, float]:
     """A weight for each edit to train with, from drops in points by the names of a benchmark's edits.
 
-    attributes: what an edit of that name changes; None: what the edits of this package do.
+    Weather and edits of other packages have one only if they were measured. attributes: what an edit of that name
+    changes; None: what the edits of this package do.
 
     >>> weights_of({"size-0.05": 20.0, "direction": 5.0})["direction"]
     0.25
@@ -171,11 +172,11 @@ def weights_of(
     from unswayed.evaluation.facts import Facts
 
     attributes = attributes or Facts().attributes
-    worst = dict.fromkeys(trainable_edits(), 0.0)
+    worst, trainable = dict.fromkeys(KINDS, 0.0), trainable_edits()
     for name, drop in drops.items():
         for kind in attributes(name):
-            if kind in worst:
-                worst[kind] = max(worst[kind], drop or 0.0)
+            if kind in trainable:
+                worst[kind] = max(worst.get(kind, 0.0), drop or 0.0)
     largest = max(worst.values())
     if largest <= 0:
         return dict.fromkeys(worst, 1.0)
