@@ -55,14 +55,15 @@ def relit(
 ) -> Layer:
     """Return the object under the ratio of the mean lights of `background` and of `photograph`, both around it.
 
-    weight, mask: where the object is in each; at most 4 stops more or less.
+    weight, mask: where the object is in each; at most 4 stops more or less, and one more in a channel.
     """
     before, now = _mean_light(photograph, mask), _mean_light(background, weight)
     if before is None or now is None:
         return image, weight
     ratio = np.log2((now + 1e-3) / (before + 1e-3))
     # Half of a change of color is one of the light; the other half is that a meadow is green and a street is not.
-    gain = 2 ** (share * np.clip((ratio + ratio.mean()) / 2, -_STOPS, _STOPS))
+    stops = np.clip(ratio.mean(), -_STOPS, _STOPS) + np.clip((ratio - ratio.mean()) / 2, -1, 1)
+    gain = 2 ** (share * stops)
     table = np.rint(exposed(np.arange(256)[:, None] / 255, gain, np) * 255).astype(np.uint8)
     return np.ascontiguousarray(table[image, np.arange(3)]), weight
 
