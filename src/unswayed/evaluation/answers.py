@@ -31,8 +31,6 @@ def with_repeats(pictures: Pictures, repeats: int) -> Pictures:
 
     The repetitions are no part of the benchmark's identity, so that models with and without them can be compared.
     """
-    if not repeats:
-        return pictures
     originals = [pictures.rows[place] for place in pictures.originals]
     again = tuple(
         replace(row, edit=REPEAT, run=run, sample_id=f"{row.source_id}/{REPEAT}/{run}")
@@ -80,13 +78,8 @@ def begin(
 
 
 def summary(model: str, table: pa.Table, classes: int) -> tuple[dict[str, Any], str | None, list[str]]:
-    """What became of the questions, for the card; a suspicion, if most of them have no answer; and remarks.
-
-    All three are empty for a model that was not asked questions.
-    """
-    outcomes = Counter(table["outcome"].drop_null().to_pylist())
-    if not outcomes:
-        return {}, None, []
+    """What became of the questions, for the card; a suspicion, if most of them have no answer; and remarks."""
+    outcomes = Counter(table["outcome"].to_pylist())
     texts = zip(table["outcome"].to_pylist(), table["answer_text"].to_pylist(), strict=True)
     unmatched = Counter(printable(str(text))[:200] for outcome, text in texts if outcome == "unmatched")
     position = position_preference(table["choice_position"].drop_null().to_numpy(), classes)

@@ -103,11 +103,13 @@ def run_evaluation(
     for model in specs.values():
         if isinstance(model, str):
             MODELS.require(model_spec(model).kind)
-    limits_of(settings)  # a wrong budget is refused at once
+    if settings.budget is not None:
+        limits_of(settings)  # a wrong one is refused at once
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )
-    target = with_repeats(target, settings.repeats)
+    if settings.repeats:
+        target = with_repeats(target, settings.repeats)
     grouping = read_groups(settings.groups) if settings.groups is not None else None
     folder = make_folder(local_copy(output))
     evaluator = Evaluator(target, folder, settings, specs, grouping, save_every, torch.get_num_threads())
@@ -345,7 +347,10 @@ def _finish(
     labels, predicted = (table[name].filter(originals).fill_null(-1).to_numpy() for name in ("label", "predicted"))
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
-    answers, silent, spoken = summary(model.name, table, model.mapping.classes)
+    answers: dict[str, Any] = {}
+    silent, spoken = None, list[str]()
+    if model.task == "answer":
+        answers, silent, spoken = summary(model.name, table, model.mapping.classes)
     suspicion = "; ".join(doubt for doubt in (suspected, silent, pictures.doubt, seen.suspicion) if doubt) or None
     told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark, model.card["origin"].get("assumed")])]
     told += spoken
