@@ -17,7 +17,6 @@ from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.flips import FLIP_COLUMNS, Flip, Flips, find_flips
 from unswayed.analyses.settings import CompareSettings
-from unswayed.analyses.words import edit_words
 from unswayed.edits import edit_from
 from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
@@ -71,7 +70,7 @@ class Results:
     @functools.cached_property
     def words(self) -> dict[str, str]:
         """Return what a stranger would call each edit."""
-        return edit_words([*self.edits, ORIGINAL, AVERAGE], self.facts)
+        return {AVERAGE: AVERAGE, ORIGINAL: ORIGINAL, **self.facts.words(self.edits)}
 
     @functools.cached_property
     def classes(self) -> dict[str, int]:
