@@ -244,17 +244,21 @@ def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray,
 
     An edge is an upright or level line of pixels that all change in the same direction across it, and counts with its
     weakest pixel; of the strongest upright and the strongest level edge the weaker one counts. A rectangle that was
-    pasted in has both, what a network paints hardly ever has either. Only steps between pixels of `where` count.
+    pasted in has both, what a network paints hardly ever has either. Only steps between pixels of `where` count, and an
+    edge of the reference that became up to three times as strong is not a new one.
     """
     run = max(6, round(length * picture.shape[0] / 256))
-    change = picture.astype(np.float32) - reference
+    before = reference.astype(np.float32)
+    change = picture - before
     strongest = []
     for turned in (False, True):
-        values, inside = (change.transpose(1, 0, 2), where.T) if turned else (change, where)
+        values, own, inside = (change, before, where) if not turned else (
+            change.transpose(1, 0, 2), before.transpose(1, 0, 2), where.T)  # fmt: skip
         across, both = np.diff(values, axis=1), (inside[:, 1:] & inside[:, :-1])[..., None]
+        steps, beside = np.diff(own, axis=1), np.ones((1, 3), np.uint8)
         weakest = [
             cv2.erode(
-                np.where(both, sign * across, np.float32(-255)),
+                np.where(both, sign * across - 2 * cv2.dilate(np.maximum(sign * steps, 0), beside), np.float32(-255)),
                 np.ones((run, 1), np.uint8),
                 borderType=cv2.BORDER_CONSTANT,
                 borderValue=-255,

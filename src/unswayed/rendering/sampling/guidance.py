@@ -35,8 +35,10 @@ BANDS = ("all", "high")
 # destroys it; adversarial 24 costs the guide 16 points with a spectral amplitude of 1.02 times that of λ = 0, 64 costs
 # it 31 points with 1.16 times the amplitude, which is visible noise.
 STRENGTH = {"complexity": 6.6, "adversarial": 24.0}
-# Amplitudes are pushed in proportion to f^−SLOPE: 0 adds mostly grain, 1 mostly contrast, between them is structure.
-SLOPE = 0.5
+# By the sign of λ, how calibrated guidance shapes the push over frequencies: in proportion to f^−slope, where 0 changes
+# mostly grain, 1 mostly contrast, and between them is structure; and its factor. What is added has no color of its own,
+# because added color is noise.
+SIMPLER, BUSIER = (0.5, 1.0), (1.0, 2.0)
 REFERENCE_STEPS = 100
 # By kind of guidance, sampler and number of steps: how much further than in theory (`samplers.total_push`) a push moves
 # a trained network's picture, relative to the reference; between two numbers of steps it is interpolated. Measured by
@@ -65,10 +67,11 @@ LIMIT = 0.2887
 HIGH_BAND = 0.25
 
 
-def complexity(strength: float | Tensor, band: str = "all", slope: float = 0.0) -> Push:
+def complexity(strength: float | Tensor, band: str = "all", shaped: bool = False) -> Push:
     """λ·∇ of the mean amplitude of each picture's own Fourier spectrum (ImageNet-E, equation 4), in closed form.
 
-    strength: λ, one for all or (N,); band: `all`, or `high` for the paper's comparison, which yields noise.
+    strength: λ, one for all or (N,); band: `all`, or `high` for the paper's comparison, which yields noise; shaped:
+    over frequencies and colors, by the sign of λ, as calibrated guidance does.
     For F = FFT2((x̂0+1)/2) and L = mean |F|: ∇L = ½·real(IFFT2(F/|F|))/3, and 0 where F = 0.
     """
     _known_band(band)
@@ -81,12 +84,13 @@ def complexity(strength: float | Tensor, band: str = "all", slope: float = 0.0) 
         # Below the rounding error of an exact zero the phase is random, and a flat picture must not be pushed.
         floor = torch.finfo(size.dtype).eps * half.abs().sum(dim=(-2, -1), keepdim=True)
         phase = torch.where(size > floor, spectrum / size.clamp_min(1e-30), torch.zeros_like(spectrum))
+        by = _column(strength, x0)
         if band == "high":
             phase = phase * _high(*x0.shape[-2:], x0.device)
-        elif slope:
-            phase = phase * _octaves(*x0.shape[-2:], slope, x0.device)
-        gradient = torch.fft.irfft2(phase, s=x0.shape[-2:]).float() * (0.5 / x0.shape[1])
-        return _column(strength, x0) * gradient
+        elif shaped:
+            simpler, busier = (_octaves(*x0.shape[-2:], *shape, x0.device) for shape in (SIMPLER, BUSIER))
+            phase = torch.where(by > 0, phase.mean(dim=1, keepdim=True) * busier, phase * simpler)
+        return by * torch.fft.irfft2(phase, s=x0.shape[-2:]).float() * (0.5 / x0.shape[1])
 
     return push
 
@@ -207,12 +211,12 @@ def _high(high: int, wide: int, device: torch.device, half: bool = True) -> Tens
 
 
 @functools.lru_cache(maxsize=16)
-def _octaves(high: int, wide: int, slope: float, device: torch.device) -> Tensor:
-    """f^−slope for the half plane that `rfft2` gives, 0 at f = 0, with a root mean square of 1 over all frequencies."""
+def _octaves(high: int, wide: int, slope: float, factor: float, device: torch.device) -> Tensor:
+    """f^−slope for the half plane that `rfft2` gives, 0 at f = 0, with a root mean square of `factor`."""
     frequency = np.hypot(np.fft.fftfreq(high)[:, None], np.fft.fftfreq(wide)[None])
     frequency[0, 0] = np.inf
     weight = frequency**-slope
-    weight = weight / np.sqrt(np.mean(weight**2))
+    weight = factor * weight / np.sqrt(np.mean(weight**2))
     return torch.as_tensor(weight[:, : wide // 2 + 1], dtype=torch.float32, device=device)
 
 

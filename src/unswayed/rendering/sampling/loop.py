@@ -289,9 +289,8 @@ def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tenso
     if settings.guidance == "released":
         total = _through(settings.exact or network, state, numbers)
     else:
-        slope = guiding.SLOPE if calibrated else 0.0
         for band in guiding.BANDS:
-            pushes.append((state.guided("complexity", band), functools.partial(_complexity, band, slope)))
+            pushes.append((state.guided("complexity", band), functools.partial(_complexity, band, calibrated)))
     if attacked := state.guided("adversarial"):
         assert settings.guide is not None
         attack = functools.partial(guiding.adversarial, settings.guide, limit=guiding.LIMIT if calibrated else None)
@@ -306,8 +305,8 @@ def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tenso
     return total
 
 
-def _complexity(band: str, slope: float, rows: Tensor, strength: Tensor) -> guiding.Push:
-    return guiding.complexity(strength, band, slope)
+def _complexity(band: str, shaped: bool, rows: Tensor, strength: Tensor) -> guiding.Push:
+    return guiding.complexity(strength, band, shaped)
 
 
 def padded(slots: list[int], device: torch.device) -> list[int]:
