@@ -66,6 +66,7 @@ def cornered(b, c, s):
 
 
 def xywh(): return ObjectModel(finding(cornered), NAMES)
+def shares(): return ObjectModel(finding(lambda b, c, s: (b.reshape(-1, 4) / 256, c, s)), NAMES)
 def blind(): return ObjectModel(finding(lambda b, c, s: (b[:0], c[:0], s[:0])), NAMES)
 def unsure(): return ObjectModel(finding(lambda b, c, s: (b, c, s * 0.2)), NAMES)
 def broken(): return ObjectModel(finding(lambda b, c, s: (b, c, s[:0])), NAMES)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from unswayed.errors import UserError, reason_of
+from unswayed.errors import reason_of
 from unswayed.files.tables import array_of
 from unswayed.jobs.parts import Parts
 from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
@@ -20,6 +20,7 @@ from unswayed.jobs.table_job import Share
 from unswayed.models.answering import Answerer
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
+from unswayed.models.objects import ObjectModel
 from unswayed.models.opening import Model
 from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_picture
@@ -29,6 +30,7 @@ from .decoding import Batch, Decoder, thread_count
 from .inputs import Pictures
 from .judging import judged_rows
 from .model_cards import SCHEMA, Picture
+from .object_contract import check_objects
 
 Scores = dict[str, torch.Tensor]
 Values = dict[str, Any]  # columns of a batch by name: arrays of a classifier, lists of another model
@@ -245,14 +247,16 @@ class Pass:
         return check_originals(model, progress.mapping, crops, self.labels[rows], answers, predicted, first)
 
     def _check_answers(self, progress: ModelPass, model: Answerer, rows: Sequence[int]) -> tuple[list[str], list[str]]:
-        judged = [row for _, values in progress.held for row in values["judged"]]
-        reasons = [row for row in judged if isinstance(row, str)]
-        if reasons and len(reasons) == len(judged):
-            raise UserError(
-                f"{model.name} cannot be asked about any of {len(judged)} originals: {reasons[0]}",
-                allowed="pictures with masks, of classes that the model has",
-            )
-        return [], []
+        """Only detectors and segmenters can be read wrongly; a model that answers in words says what it means."""
+        if not isinstance(model, ObjectModel):
+            return [], []
+        judged, answers = (
+            [row for _, values in progress.held for row in values[name]] for name in ("judged", "answers")
+        )
+        truths = [truth for batch, _ in progress.held for truth in batch.truths]
+        return check_objects(
+            model, progress.mapping, lambda place: read_picture(self.rows[rows[place]].path), answers, truths, judged
+        )
 
     def _adapt(self, edit: str) -> None:
         """Adapt the model to one edit's pictures before they are classified; a short last batch is left out."""

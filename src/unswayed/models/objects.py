@@ -28,6 +28,7 @@ from .answering import Answer
 
 Fit = Literal["letterbox", "center", "squash"]
 Channels = Literal["RGB", "BGR"]
+Change = Callable[[np.ndarray, int, int], np.ndarray]  # boxes, and the width and height of what they lie in
 SCORE = 0.3  # the least score of a box that counts as found, unless the model states another
 LEAST_SCORE = 0.01  # of a box that is stored, for average precision
 
@@ -187,14 +188,14 @@ class ObjectModel:
         """A picture (H, W, 3) uint8 RGB as `answer` takes it."""
         return Prepared(image if self.inputs is None else self.inputs.apply(image), *image.shape[:2])
 
-    def answer(self, prepared: Sequence[Prepared]) -> list[Answer]:
-        """What is found in each of the prepared pictures."""
+    def answer(self, prepared: Sequence[Prepared], change: Change | None = None) -> list[Answer]:
+        """What is found in each of the prepared pictures; change: of the boxes, to try another reading of them."""
         found = list(self.find([picture.values for picture in prepared]))
         if len(found) != len(prepared):
             raise UserError(f"{self.name} returns {len(found)} answers for {len(prepared)} pictures")
-        return [self._answer(value, picture) for value, picture in zip(found, prepared, strict=True)]
+        return [self._answer(value, picture, change) for value, picture in zip(found, prepared, strict=True)]
 
-    def _answer(self, found: Any, picture: Prepared) -> Answer:
+    def _answer(self, found: Any, picture: Prepared, change: Change | None) -> Answer:
         size = picture.high, picture.wide
         if isinstance(found, np.ndarray) and found.ndim in (2, 3) and self.task == "segment":
             return self._regions(found if self.inputs is None else self.inputs.map_back(found, *size))
@@ -219,6 +220,9 @@ class ObjectModel:
             )
         kept = np.flatnonzero(scores >= LEAST_SCORE)
         order = kept[np.argsort(-scores[kept], kind="stable")]
+        if boxes is not None and change is not None:
+            inside = size[::-1] if self.inputs is None else (self.inputs.width, self.inputs.height)
+            boxes = change(boxes, *inside)
         if boxes is not None:
             boxes = boxes[order] if self.inputs is None else self.inputs.boxes_back(boxes[order], *size)
         kept_masks = None if masks is None else masks[order]

@@ -1,0 +1,200 @@
+"""The check of a detector or segmenter before it is evaluated: are its boxes, inputs and classes those that are stated?
+
+Nearly every detector that seems to fail is only read wrongly. If the object is found clearly more often with its
+corners exchanged, another box format, boxes as shares of the picture, another order of classes, or another
+preprocessing, the model is evaluated as stated, with a suspicion about the cause in its card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from unswayed.errors import UserError
+from unswayed.models.answering import Answer
+from unswayed.models.box_decoding import corners
+from unswayed.models.label_mapping import LabelMapping
+from unswayed.models.objects import Change, Inputs, ObjectModel
+from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
+from unswayed.tasks import OVERLAP, WORDS
+
+from .contract import clearly_better, sanity_sample, suspect_order
+from .judging import Columns, Truth, box_overlaps, judged_rows, mask_overlap
+
+TRIED = 48  # originals that other inputs are tried on
+NEAR = 0.1  # the least IoU of a box that lies at the object without fitting it
+ENOUGH = 20  # originals from which a rate near zero is suspicious
+RARELY = 0.05  # a rate near zero
+
+
+def check_objects(
+    model: ObjectModel,
+    mapping: LabelMapping,
+    pictures: Callable[[int], np.ndarray],
+    answers: Sequence[Answer],
+    truths: Sequence[Truth],
+    judged: Sequence[Columns | str],
+) -> tuple[list[str], list[str]]:
+    """Return what is suspicious about a model, and remarks for a reader of its numbers, from its answers on originals.
+
+    pictures: the original at a place, (H, W, 3) uint8; answers, truths, judged: of the originals.
+    """
+    asked = [place for place, row in enumerate(judged) if not isinstance(row, str)]
+    if not asked:
+        raise UserError(
+            f"{model.name} cannot be asked about any of {len(judged)} originals: {judged[0]}",
+            allowed="pictures with masks, of classes that the model has",
+        )
+    left_out = len(judged) - len(asked)
+    remarks = [f"{model.name} is not asked about {left_out} of {len(judged)} originals"] if left_out else []
+    tried = sanity_sample(asked, TRIED)
+    few = ([listed[place] for place in tried] for listed in (answers, truths, judged))
+    suspicion = _Check(model, mapping, lambda: [pictures(place) for place in tried], *few).cause()
+    return ([suspicion] if suspicion else []), remarks
+
+
+class _Check:
+    """One model's answers about some originals, all of which it can be asked about; images: loads these originals."""
+
+    def __init__(
+        self,
+        model: ObjectModel,
+        mapping: LabelMapping,
+        images: Callable[[], list[np.ndarray]],
+        answers: list[Any],
+        truths: list[Any],
+        judged: list[Any],
+    ) -> None:
+        self.model, self.mapping, self.images, self.answers, self.truths = model, mapping, images, answers, truths
+        self.stated = np.array([bool(row["correct"]) for row in judged])
+
+    def cause(self) -> str | None:
+        """The likely cause of a low rate, in a sentence; None if nothing is suspicious."""
+        count, rate, measure = len(self.stated), float(self.stated.mean()), WORDS[self.model.task].measure
+        told = f"{self.model.name}: {measure} on {count} originals is {rate:.1%}"
+        if not clearly_better(np.ones_like(self.stated), self.stated):
+            return None
+        found = [(text, right) for text, right in self._variants() if clearly_better(right, self.stated)]
+        best = max(found, key=lambda variant: float(variant[1].mean()), default=None)
+        order = self._order()
+        if order is not None and (best is None or order[1] > float(best[1].mean())):
+            return f"{told}; suspected: the label order. {order[0]}"
+        if best is not None:
+            return f"{told}; suspected: {best[0]} it would be {best[1].mean():.1%}"
+        near = self._near()
+        if self.model.task == "detect" and rate < 0.5 and 2 * near > count - int(self.stated.sum()):
+            return (
+                f"{told}; suspected: the boxes. In {near} of the others a box of the right class lies at the object "
+                "without fitting it, which no other box format explains: an output may be quantized too coarsely"
+            )
+        if rate <= RARELY and count >= ENOUGH:
+            return (
+                f"{told}; no other box format, class order or common preprocessing explains it: the weights may be "
+                "untrained, or the outputs may be read by the wrong decoding"
+            )
+        return None
+
+    def _right(self, answers: Sequence[Answer]) -> np.ndarray:
+        rows = judged_rows(self.model, answers, self.truths, self.mapping)
+        return np.array([not isinstance(row, str) and bool(row["correct"]) for row in rows])
+
+    def _variants(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Other readings of the same model: what it would be `With …`, and which originals would then be right."""
+        images = self.images()
+        prepared = [self.model.prepare(image) for image in images]
+        if self.model.task == "detect":
+            for text, change in _CHANGES.items():
+                yield f"the boxes. With {text}", self._right(self.model.answer(prepared, change))
+        for text, inputs in _inputs(self.model.inputs):
+            other = replace(self.model, inputs=inputs)
+            try:
+                answers = other.answer([other.prepare(image) for image in images])
+            except Exception:  # a network may take only inputs of its own kind
+                continue
+            yield f"the preprocessing. With {text}", self._right(answers)
+
+    def _order(self) -> tuple[str, float] | None:
+        """The order of classes with which what lies on the object would be right, and that share of the originals."""
+        at, labels = [], []
+        for place, (answer, truth) in enumerate(zip(self.answers, self.truths, strict=True)):
+            index = _at_object(answer, truth)
+            if index is not None and truth.label is not None:
+                at.append((place, index))
+                labels.append(truth.label)
+        if len(at) < 4:
+            return None
+        classes = np.array([index for _, index in at])
+        stated = self.stated[[place for place, _ in at]]
+        cause = suspect_order(self.model.labels, self.mapping, classes, np.array(labels), stated)
+        if cause is None:
+            return None
+        return cause.explanation.replace("accuracy would be", "of what it finds, right would be"), cause.accuracy * len(
+            at
+        ) / len(self.stated)
+
+    def _near(self) -> int:
+        """On how many of the originals that are not found a box of the right class lies without fitting."""
+        count = 0
+        for answer, truth, right in zip(self.answers, self.truths, self.stated, strict=True):
+            if right or truth.label is None or truth.box is None or answer.boxes is None:
+                continue
+            own = np.isin(answer.classes, self.mapping.members[truth.label]) & (answer.scores >= answer.threshold)
+            overlap = box_overlaps(answer.boxes[own], truth.box).max(initial=0)
+            count += NEAR <= overlap < OVERLAP
+        return count
+
+
+def _at_object(answer: Answer, truth: Truth) -> int | None:
+    """The class of the most certain box, or of the mask, that fits the object, whatever it is called."""
+    if answer.masks is not None and truth.mask is not None:
+        overlaps = np.array([mask_overlap(mask, truth.mask) for mask in answer.masks])
+    elif answer.boxes is not None and truth.box is not None:
+        overlaps = box_overlaps(answer.boxes, truth.box)
+    else:
+        return None
+    fitting = np.flatnonzero((overlaps >= OVERLAP) & (answer.scores >= answer.threshold))
+    return int(answer.classes[fitting[0]]) if len(fitting) else None
+
+
+def _inputs(own: Inputs | None) -> Iterator[tuple[str, Inputs]]:
+    """Other common inputs, each in words."""
+    if own is None:
+        return
+    half, zero, one = (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
+    swapped = "BGR" if own.channels == "RGB" else "RGB"
+    fits = [fit for fit in ("letterbox", "center", "squash") if fit != own.fit]
+    variants = {
+        "pixels in [0, 255]": replace(own, scale=255.0, mean=zero, std=one),
+        "pixels in [0, 1]": replace(own, scale=1.0, mean=zero, std=one),
+        "pixels in [-1, 1]": replace(own, scale=1.0, mean=half, std=half),
+        "ImageNet's mean and std": replace(own, scale=1.0, mean=IMAGENET_MEAN, std=IMAGENET_STD),
+        f"channels as {swapped}": replace(own, channels=swapped),  # type: ignore[arg-type]
+        **{f"fit `{fit}`": replace(own, fit=fit) for fit in fits},  # type: ignore[arg-type]
+    }
+    yield from ((text, inputs) for text, inputs in variants.items() if inputs != own)
+
+
+def _as_shares(boxes: np.ndarray, wide: int, high: int) -> np.ndarray:
+    return boxes * (wide, high, wide, high)
+
+
+# What the stated boxes would be in another format; each undoes one common mistake.
+_CHANGES: dict[str, Change] = {
+    "x and y exchanged": lambda boxes, wide, high: corners(boxes, "yxyx"),
+    "boxes as left, top, width and height": lambda boxes, wide, high: corners(boxes, "xywh"),
+    "boxes as center, width and height": lambda boxes, wide, high: corners(boxes, "cxcywh"),
+    "corners where width and height were added": lambda boxes, wide, high: np.concatenate(
+        [boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1
+    ),
+    "corners where half of the size was added": lambda boxes, wide, high: np.concatenate(
+        [(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], 1
+    ),
+    "boxes as shares of the sides": _as_shares,
+    "boxes in pixels": lambda boxes, wide, high: boxes / (wide, high, wide, high),
+    "shares of the sides, x and y exchanged": lambda boxes, wide, high: _as_shares(corners(boxes, "yxyx"), wide, high),
+    "boxes of half their numbers": lambda boxes, wide, high: boxes / 2,
+    "boxes of twice their numbers": lambda boxes, wide, high: boxes * 2,
+}
