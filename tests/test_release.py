@@ -1,0 +1,74 @@
+"""The release: the workflow's first step on this repository, its matrix, and what its jobs may do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import unswayed
+
+ROOT = Path(__file__).parents[1]
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+JOBS = WORKFLOW["jobs"]
+
+
+def first_step(folder: Path, tag: str) -> subprocess.CompletedProcess[str]:
+    [script] = (step["run"] for step in JOBS["build"]["steps"] if "changelog" in step.get("name", ""))
+    environment = {**os.environ, "GITHUB_REF_NAME": tag}
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """The files that the step reads, with a changelog that is ready for the release."""
+    for name in ("CHANGELOG.md", "CITATION.cff", "src/unswayed/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    changelog = tmp_path / "CHANGELOG.md"
+    dated = changelog.read_text(encoding="utf-8").replace(f"{unswayed.__version__} (unreleased)", unswayed.__version__)
+    changelog.write_text(dated + "\n## 0.0.1\n\n- Something old.\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_a_tag_that_is_the_version_gets_the_notes_of_the_changelog(checkout):
+    done = first_step(checkout, f"v{unswayed.__version__}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    notes = (checkout / "notes.md").read_text(encoding="utf-8")
+    assert "unswayed" in notes and "Something old" not in notes and not re.search("^## ", notes, re.MULTILINE)
+
+
+def test_another_tag_and_a_changelog_that_is_not_ready_are_refused(checkout):
+    assert first_step(checkout, "v9.9.9").returncode == 1
+    changelog = checkout / "CHANGELOG.md"
+    text = changelog.read_text(encoding="utf-8")
+    changelog.write_text(text.replace(f"## {unswayed.__version__}", f"## {unswayed.__version__} (unreleased)"))
+    refused = first_step(checkout, f"v{unswayed.__version__}")
+    assert (refused.returncode, refused.stdout) == (1, "the changelog still says unreleased\n")
+
+
+def test_the_wheel_is_tried_on_every_system_and_python_before_anything_is_published():
+    matrix = JOBS["try"]["strategy"]["matrix"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    stated = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert matrix["python"] == stated == ["3.11", "3.12", "3.13", "3.14"]
+    assert {entry["os"] for entry in matrix["include"]} == set(matrix["os"])
+    assert {system.partition("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    assert not [step for step in JOBS["try"]["steps"] if "checkout" in step.get("uses", "")], "the wheel alone"
+    assert (JOBS["try"]["needs"], JOBS["publish"]["needs"]) == ("build", "try")
+    assert {JOBS[name]["needs"] for name in ("announce", "docs")} == {"publish"}
+
+
+def test_no_job_has_a_password_and_only_two_may_sign():
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text()
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    signing = {name for name, job in JOBS.items() if "id-token" in job.get("permissions", {})}
+    writing = {name for name, job in JOBS.items() if job.get("permissions", {}).get("contents") == "write"}
+    assert (signing, writing) == ({"build", "publish"}, {"announce", "docs"})
