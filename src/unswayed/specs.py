@@ -108,6 +108,15 @@ def existing_folder(path: Path, text: str) -> Path:
     return path
 
 
+def split_specs(text: str) -> list[str]:
+    """The specs that are separated by commas; the options of each may hold commas, too.
+
+    >>> split_specs("timm:resnet50?mean=0.5,0.4,0.4,lite:2")
+    ['timm:resnet50?mean=0.5,0.4,0.4', 'lite:2']
+    """
+    return re.split(r",(?=\w+:)", text)
+
+
 def split_alias(name: str) -> tuple[str | None, str]:
     """The alias of `ALIAS=source:name`, None if there is none, and the rest.
 

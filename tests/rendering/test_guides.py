@@ -10,9 +10,11 @@ from adm_reference import classifier_state, written
 from command_line import refused
 from unswayed.edits.composition import Guidance
 from unswayed.errors import UserError
+from unswayed.evaluation.inputs import guides_of
 from unswayed.rendering import load_network
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.sampling.guidance import adversarial, open_guide
 
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
 
@@ -99,3 +101,32 @@ def test_a_guide_that_does_not_fit_in_memory_is_an_error_of_its_own():
 
     with refused("free -h", given="the guide does not fit on cpu"):
         opened(large)
+
+
+def test_several_guides_answer_together_and_each_is_known_by_its_weights():
+    both, alone = open_guide("lite:0,lite:2"), [open_guide(name) for name in ("lite:0", "lite:2")]
+    pictures = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    expected = sum(guide.logits(pictures).log_softmax(1) for guide in alone) / 2
+    assert torch.allclose(both.logits(pictures), expected, atol=1e-5)
+    assert guides_of({"renderer": {"guide": both.describe()}}) >= {
+        *(guide.weights_hash for guide in alone), "lite:0", "lite:2"
+    }  # fmt: skip
+    # One step along the push costs both guides, where a push against one costs mostly that one.
+    label = torch.tensor([3, 3])
+    x0 = pictures * 2 - 1
+    step = adversarial(both.logits, label, 60.0)(x0)
+    for guide in alone:
+        before, after = (
+            torch.nn.functional.cross_entropy(guide.logits(x.clamp(-1, 1) / 2 + 0.5), label) for x in (x0, x0 + step)
+        )
+        assert after > before
+
+
+def test_guides_of_other_classes_cannot_guide_together(tmp_path):
+    (tmp_path / "m.py").write_text(
+        "import torch\nfrom unswayed.models import Classifier, Transform\n"
+        "def load():\n    net = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), "
+        "torch.nn.Linear(3, 2))\n    return Classifier(net, Transform(16, 16), labels=['a', 'b'])\n"
+    )
+    with refused("", given="have other numbers of classes: lite:0 1000"):
+        open_guide(f"lite:0,python:{tmp_path}/m.py:load")

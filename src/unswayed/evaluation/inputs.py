@@ -175,7 +175,7 @@ def guides_of(card: Any, within: bool = False) -> set[str]:
     if isinstance(card, dict):
         return {text for key, value in card.items() for text in guides_of(value, within or key == "guide")}
     if isinstance(card, list):
-        return {text for part in card for text in guides_of(part)}
+        return {text for part in card for text in guides_of(part, within)}
     return {card} if within and isinstance(card, str) else set()
 
 

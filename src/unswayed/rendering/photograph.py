@@ -36,6 +36,7 @@ from unswayed.scene import Scene, frame
 from unswayed.sources import SOURCES, Source, open_source
 from unswayed.sources.pictures import PictureLike, mask_of, picture_of, read_mask, read_picture, shrunk
 from unswayed.sources.source import slug
+from unswayed.specs import split_specs
 
 from .layers import Backgrounds, Layers, Refused, Removal, Rendered, Renderer, mask_levels, png, written_rate
 from .removal import lendable
@@ -337,7 +338,8 @@ def read_record(record_path: Path) -> tuple[dict[str, Any], Request, bytes]:
 def _refuse_untrusted(request: Request) -> None:
     """Raise UserError if the record's guide could run code or its pool could use the network."""
     if request.guide is not None and ":" in request.guide:
-        refuse_untrusted(request.guide)
+        for name in split_specs(request.guide):
+            refuse_untrusted(name)
     kind, _, name = request.pool.partition(":")
     reaches_out = is_address(name) or any(f"{option}=" in name for option in ("download", "segment"))
     if not SOURCES.is_own(kind) or reaches_out:

@@ -77,7 +77,9 @@ class RenderSettings:
             "`released` for guided-diffusion's files, otherwise `calibrated`]."
         ),
     ] = None
-    guide: Annotated[str | None, Option("The classifier that adversarial backgrounds attack.", metavar="MODEL")] = None
+    guide: Annotated[
+        str | None, Option("What adversarial backgrounds attack, or several: `lite:0,lite:2`.", metavar="MODEL")
+    ] = None
     precision: Annotated[
         Precision | None, Option("Of the network [default: bf16 if the machine supports it, otherwise fp32].")
     ] = None

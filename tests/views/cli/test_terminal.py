@@ -9,6 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import unswayed
+import unswayed.evaluation as evaluation
 from command_line import run_cli
 from unswayed.analyses.tables import analyze
 from unswayed.benchmark import BuildSettings, build
@@ -136,3 +138,17 @@ def test_the_progress_line_fits_and_divides_no_word(width: int) -> None:
     assert len(shown) <= width and "━━━━━─" in shown
     assert set(shown.replace(",", "").split()[2:]) <= set(f"1200 of 4810 pictures 12/s 5:01 left {remark}".split())
     assert ("2 failed" in shown) == (width == 80)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sensitivity", "distribution"])
+def test_ctrl_c_says_how_to_resume(monkeypatch, tmp_path, command):
+    """Before, only `build` and `repair` spoke."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    owner, name = (evaluation, "run_evaluation") if command == "evaluate" else (unswayed, command)
+    monkeypatch.setattr(owner, name, interrupted)
+    stopped = run_cli(command, "bench", "-m", "lite:0", "-o", tmp_path, code=130)
+    assert "stopped; run the same command again to resume" in stopped.stderr
+    assert f"run: unswayed {command} bench -m lite:0" in stopped.stderr

@@ -95,6 +95,7 @@ def test_a_replay_opens_a_guide_with_code_only_if_the_record_is_trusted(
     again = ("edit", "--replay", tmp_path / "evil.json", "-o", tmp_path / "again.png")
     for change in (
         {"renderer": "diffusion", "options": {"guide": name}},
+        {"renderer": "diffusion", "options": {"guide": f"lite:0,{name}"}},
         {"renderer": "diffusion", "options": {"guide": "timm:hf-hub:someone/something"}},
         {"pool": f"oxford-pet:{tmp_path}/pets?download=yes"},
         {"pool": f"folder:{tmp_path}?segment=transformers:someone/something"},

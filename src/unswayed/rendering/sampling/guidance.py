@@ -22,6 +22,7 @@ from torch import Tensor
 from unswayed.errors import UserError
 from unswayed.jobs.resources import one_thread
 from unswayed.models.runtime import Graphed, true_float32
+from unswayed.specs import split_specs
 
 from . import Schedule
 from .samplers import SAMPLERS, total_push, visited
@@ -238,19 +239,22 @@ class NamedGuide:
     logits: Callable[[Tensor], Tensor]
     classes: int | None = None
     weights_hash: str | None = None
+    members: tuple[NamedGuide, ...] = ()
 
     def knows(self, label: int) -> bool:
         return label >= 0 and (self.classes is None or label < self.classes)
 
     def describe(self) -> dict[str, Any]:
-        return {"name": self.name, "weights_sha256": self.weights_hash}
+        described: dict[str, Any] = {"name": self.name, "weights_sha256": self.weights_hash}
+        return described | ({"members": [member.describe() for member in self.members]} if self.members else {})
 
 
 def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None = None) -> NamedGuide:
     """The guide that `guide` names or is; raises UserError if it does not accept pictures of that size.
 
-    A model's name (`lite:2`), guided-diffusion's noisy classifier (`256x256_classifier`, or its file), an opened
-    classifier (anything with `differentiable`), a torch module or any function of that signature.
+    A model's name (`lite:2`), several of them (`lite:0,lite:2`), guided-diffusion's noisy classifier
+    (`256x256_classifier`, or its file), an opened classifier (anything with `differentiable`), a torch module or any
+    function of that signature.
     """
     if isinstance(guide, NamedGuide):
         return guide
@@ -258,6 +262,8 @@ def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None 
         from unswayed.files.downloads import KNOWN, cached
 
         text = str(guide)
+        if len(names := split_specs(text)) > 1:
+            return _together([open_guide(name, device, size) for name in names])
         if text in KNOWN and KNOWN[text].kind == "guide":
             return _noisy(cached(text), device, size)
         if Path(text).suffix in (".pt", ".safetensors") and ":" not in text:
@@ -273,6 +279,21 @@ def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None 
         name = str(getattr(guide, "name", getattr(guide, "__name__", type(guide).__name__)))
         return NamedGuide(name, guide, None if size is None else _tried(guide, name, device, size))
     raise UserError(f"the guide is a {type(guide).__name__}", allowed="a model's name, a classifier, or a callable")
+
+
+def _together(members: Sequence[NamedGuide]) -> NamedGuide:
+    """Several guides as one, which answers by the mean of their log-probabilities: a push that holds against all."""
+    names = ",".join(member.name for member in members)
+    if len({member.classes for member in members}) > 1:
+        counts = ", ".join(f"{member.name} {member.classes}" for member in members)
+        raise UserError(
+            f"the guides {names} have other numbers of classes: {counts}", allowed="guides of equal classes"
+        )
+
+    def logits(pictures: Tensor) -> Tensor:
+        return torch.stack([member.logits(pictures).float().log_softmax(1) for member in members]).mean(0)
+
+    return NamedGuide(names, logits, members[0].classes, None, tuple(members))
 
 
 def _tried(guide: Callable[[Tensor], Tensor], name: str, device: torch.device | str, size: int) -> int:

@@ -21,7 +21,7 @@ from unswayed.views.text import plural
 
 from . import EXIT_CANNOT_TELL, EXIT_FAILED, EXIT_WITH_FAILURES
 from .options import OUTPUT, Json, gave_json, listed, print_rows
-from .progress import exit_with_failures, next_command, progress_line, progress_view, say, stoppable, warn
+from .progress import exit_with_failures, next_command, progress_line, progress_view, say, warn
 
 if TYPE_CHECKING:
     from unswayed.benchmark.building import Built
@@ -50,7 +50,7 @@ def build(
     """
     scenes = unswayed.open_source(source)
     scenes.check_usable()  # before more is loaded
-    with progress_view() as show, stoppable(f"unswayed status {address(output)}"):
+    with progress_view() as show:
         built = unswayed.build(scenes, output, settings, show=show)
     if not gave_json(as_json, {**asdict(built), "root": address(built.root)}):
         _print_built(built, scenes)

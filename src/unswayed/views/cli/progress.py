@@ -29,8 +29,8 @@ BAR = 20  # columns
 @contextmanager
 def progress_view() -> Iterator[Callable[[View], None]]:
     """Yield a function that shows how a long command stands: what is done, the rate, the time left, failures, and which
-    workers do nothing and why."""
-    with progress_line("", "") as show:
+    workers do nothing and why. Ctrl-C says how to resume it."""
+    with stoppable(), progress_line("", "") as show:
 
         def view(now: View) -> None:
             show(now.done, now.total, "; ".join(now.remarks), what=now.command, unit=now.unit, rate=now.rate)
@@ -118,13 +118,12 @@ def _output_on_stderr() -> Iterator[None]:
 
 
 @contextmanager
-def stoppable(run: str | None = None) -> Iterator[None]:
-    """Run a block; Ctrl-C prints how to resume and exits with 130. run: the command to print, this one if None."""
+def stoppable() -> Iterator[None]:
+    """Run a block; Ctrl-C prints how to resume and exits with 130."""
     try:
         yield
     except KeyboardInterrupt:
-        run = run or shlex.join(["unswayed", *sys.argv[1:]])
-        say(f"stopped; run the same command again to resume\nrun: {run}")
+        say(f"stopped; run the same command again to resume\nrun: {shlex.join(['unswayed', *sys.argv[1:]])}")
         raise typer.Exit(130) from None
 
 

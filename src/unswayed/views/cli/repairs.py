@@ -17,7 +17,7 @@ from unswayed.repair.settings import EnhanceSettings, RepairSettings
 from unswayed.specs import slug_of
 
 from .options import MODEL, OUTPUT, Format, Json, gave_json
-from .progress import progress_line, progress_view, say, stoppable, warn
+from .progress import progress_line, progress_view, say, warn
 
 Model = Annotated[str, Option("`lite:0`, `timm:NAME`, `repaired:DIR` …", flags=MODEL)]
 
@@ -93,7 +93,7 @@ def repair(
                 f"both --from and {mixture} give weights of the edits", allowed="one of them; --from keeps the ranges"
             )
         edits = mixture_from(predictions, model, edits)
-    with progress_view() as show, stoppable():
+    with progress_view() as show:
         trained = replace(settings, mixture=edits)
         done = unswayed.repair(source, model, output, trained, **vars(run), show=show, note=say)
     warn(done.warnings)
