@@ -42,8 +42,11 @@ def check_answers(model: Classifier, crops: torch.Tensor, scored: torch.Tensor, 
 
     crops: (n, crop, crop, 3) uint8; scored: (n, classes), their logits in a batch of size `batch`.
     """
-    # A small batch is repeated in a larger one, together with the negatives of its pictures.
+    # A small batch is repeated in a larger one, together with the negatives of its pictures. A GPU takes seconds to
+    # choose its kernels for another batch size, so there the negatives are the only change.
     company = crops if batch > len(crops) else torch.cat([crops, 255 - crops])
+    if batch > len(crops) and str(model.device).startswith("cuda"):
+        company = torch.cat([crops, *[255 - crops] * -(-batch // len(crops))])[:batch]
     again = model.classify(company, len(company))[: len(crops)]
     if not torch.isfinite(scored).all() or not torch.isfinite(again).all():
         raise UserError(

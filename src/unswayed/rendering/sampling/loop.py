@@ -68,6 +68,8 @@ Take = Callable[[], tuple[Any, Job] | None]
 
 # Numbers of the noise draws: 0 for the first x_t; then, per step, one for the sampler and one for the object.
 _FIRST, _STEP, _OBJECT = 0, 1, 2
+# A GPU asks a guide about so many pictures at a time: it takes seconds to choose its kernels for another number.
+GUIDED = 16
 _COLUMNS = (
     "timestep", "alpha_bar", "keep", "toward", "memory", "sigma", "push", "low", "high", "object_alpha_bar"
 )  # fmt: skip
@@ -294,7 +296,10 @@ def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tenso
     if attacked := state.guided("adversarial"):
         assert settings.guide is not None
         attack = functools.partial(guiding.adversarial, settings.guide, limit=guiding.LIMIT if calibrated else None)
-        pushes.append((attacked, lambda rows, strength: attack(state.labels[rows], strength)))
+        slots = list(attacked.items())
+        for first in range(0, len(slots), GUIDED):
+            part = dict(slots[first : first + GUIDED])
+            pushes.append((part, lambda rows, strength: attack(state.labels[rows], strength)))
     for chosen, push in pushes:
         if chosen:
             count, seen = len(chosen), padded(list(chosen), state.device)
@@ -311,7 +316,7 @@ def _complexity(band: str, shaped: bool, rows: Tensor, strength: Tensor) -> guid
 
 def padded(slots: list[int], device: torch.device) -> list[int]:
     """The slots, on a GPU padded to a power of two by repeating the last: it searches for kernels for every shape."""
-    missing = (1 << (len(slots) - 1).bit_length()) - len(slots) if device.type == "cuda" else 0
+    missing = max(GUIDED, 1 << (len(slots) - 1).bit_length()) - len(slots) if device.type == "cuda" else 0
     return slots + slots[-1:] * missing
 
 
