@@ -4,12 +4,13 @@
 
 Builds the recipe `weather` by pasting, evaluates the models, and prints one line per model and weather: the drops of
 accuracy in points at the severities 0 (the control) to 5, and Spearman's correlation of severity and drop with its 95 %
-bootstrap interval over photographs.
+bootstrap interval over photographs; then the same for the drop of the probability of the true class.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ import unswayed
 from unswayed.benchmark import BuildSettings
 
 SEVERITIES, RESAMPLES = range(6), 10_000
+WEATHERS = ("fog", "rain", "snow", "night", "shadow", "sun")
 
 
 def rank_correlation(drops: np.ndarray) -> np.ndarray:
@@ -30,10 +32,10 @@ def rank_correlation(drops: np.ndarray) -> np.ndarray:
     return (ranks * order).sum(axis=-1) / np.where(spread == 0, 1, spread)
 
 
-def correct_table(predictions: pl.DataFrame, weather: str) -> np.ndarray:
-    """(photographs, severities) in {0, 1}: what was right, of the photographs that have every severity."""
+def answers_table(predictions: pl.DataFrame, weather: str, measure: str) -> np.ndarray:
+    """(photographs, severities): what was right, or the true class's probability, of complete photographs."""
     names = [f"{weather}-both-{severity}" for severity in SEVERITIES]
-    table = predictions.filter(pl.col("edit").is_in(names)).pivot("edit", index="source_id", values="correct")
+    table = predictions.filter(pl.col("edit").is_in(names)).pivot("edit", index="source_id", values=measure)
     return table.drop_nulls().select(names).to_numpy().astype(float)
 
 
@@ -53,14 +55,15 @@ def main() -> None:
     for (model,), answers in sorted(rows.group_by("model")):
         before = answers.filter(edit="original")["correct"].mean()
         print(f"{model}: {100 * before:.1f} % of {answers['source_id'].n_unique()} photographs right")
-        for weather in ("fog", "rain", "snow", "night", "shadow", "sun"):
-            right = correct_table(answers, weather)
-            weights = rng.multinomial(len(right), np.full(len(right), 1 / len(right)), RESAMPLES) / len(right)
-            drops = 100 * (right[:, :1] - right)
+        for measure, weather in itertools.product(("correct", "true_probability"), WEATHERS):
+            table = answers_table(answers, weather, measure)
+            weights = rng.multinomial(len(table), np.full(len(table), 1 / len(table)), RESAMPLES) / len(table)
+            drops = 100 * (table[:, :1] - table)
             low, high = np.quantile(rank_correlation(weights @ drops), (0.025, 0.975))
             means = drops.mean(axis=0)
             shown = " | ".join(f"{drop:.1f}" for drop in means)
-            print(f"| {weather} | {shown} | {rank_correlation(means):.2f} [{low:.2f}, {high:.2f}] |", flush=True)
+            correlation = f"{rank_correlation(means):.2f} ({low:.2f} to {high:.2f})"
+            print(f"| {measure} | {weather} | {shown} | {correlation} |", flush=True)
 
 
 if __name__ == "__main__":
