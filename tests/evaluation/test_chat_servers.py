@@ -21,10 +21,12 @@ import pytest
 
 from chat_server_world import KEY, TEXTS, ChatWorld, by_hash, chat_server
 from command_line import PROGRAM, refusal, refused, run_cli
+from unswayed.benchmark.folder import Benchmark
 from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.labels import imagenet
 from unswayed.models.opening import model_spec, open_any, refuse_untrusted
+from unswayed.models.questions import Shown
 from unswayed.sources import open_source
 
 
@@ -176,7 +178,7 @@ def test_classes_in_letters_have_probabilities_and_another_setting_is_left_out(
 ) -> None:
     world.unsupported = {"temperature", "max_tokens"}
     names = tmp_path / "names.txt"
-    labels = sorted({entry.label for entry in open_source("sample").entries[:8]})
+    labels = sorted(set(Benchmark(bench).manifest["label"].to_pylist()))
     names.write_text("\n".join(imagenet().classes[label] for label in labels))
     run_evaluation(bench, [name_of(world, f"&labels={names}")], tmp_path / "out")
     rows = rows_in(tmp_path / "out")
@@ -187,6 +189,9 @@ def test_classes_in_letters_have_probabilities_and_another_setting_is_left_out(
     assert "A. " in last["messages"][0]["content"][1]["text"] and "letter only" in str(last["messages"])
     orders = {request["messages"][0]["content"][1]["text"] for request in world.requests}
     assert len(orders) > rows.height / 2  # another order for every picture
+    names.write_text("tench\ngoldfish")
+    done = run_evaluation(bench, [f"few=openai:{world.url}?model=lite&labels={names}"], tmp_path / "out")
+    assert "has no counterpart for 8 of the benchmark's classes" in done.failed["few"]
 
 
 def test_free_text_is_matched_by_synonyms(
@@ -205,7 +210,7 @@ def test_a_preference_for_a_position_is_noticed_and_repeats_show_noise(
     world: ChatWorld, bench: Path, tmp_path: Path
 ) -> None:
     names = tmp_path / "names.txt"
-    labels = sorted({entry.label for entry in open_source("sample").entries[:8]})
+    labels = sorted(set(Benchmark(bench).manifest["label"].to_pylist()))
     names.write_text("\n".join(imagenet().classes[label] for label in labels))
     world.answer = lambda options: options[0][0]
     settings = EvaluateSettings(repeats=2)
@@ -241,15 +246,12 @@ def test_rate_and_retry_after_are_kept(world: ChatWorld, bench: Path, tmp_path: 
     gaps = np.diff(sorted(world.times))
     assert gaps.sum() >= 0.05 * (len(gaps) - 1) * 0.9
     world.fault = lambda picture, before: "429"
-    server = open_any(f"openai:{world.url}?model=other").talker.server  # type: ignore[attr-defined]
+    server = open_any(f"openai:{world.url}?model=other").talker  # type: ignore[attr-defined]
     before = len(world.requests)
-    assert server.ask("0" * 64, lambda: _png(), "What?").outcome == "failed"
+    shown = Shown(np.zeros((8, 8, 3), np.uint8), "black")
+    assert server.ask(server.stored(shown, "What?"), shown, "What?").outcome == "failed"
     assert len(world.requests) - before == 6
     assert np.diff(sorted(world.times[before:])).min() >= 0.045
-
-
-def _png() -> bytes:
-    return cv2.imencode(".png", np.zeros((8, 8, 3), np.uint8))[1].tobytes()
 
 
 def test_a_server_that_is_not_there_or_turns_the_key_away_fails_the_model_alone(

@@ -6,14 +6,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from unswayed.errors import BadPicture, UserError, printable
-from unswayed.models.chat_server import Budget, Limits
-from unswayed.models.vision_language import Service, VisionLanguageModel
+from unswayed.models.chat_server import Budget, ChatServer, read_budget
+from unswayed.models.vision_language import VisionLanguageModel
 from unswayed.sources.pictures import read_picture
 
 from .inputs import ORIGINAL, Pictures
@@ -41,10 +42,10 @@ def with_repeats(pictures: Pictures, repeats: int) -> Pictures:
     return replace(pictures, rows=(*pictures.rows, *again), described=described)
 
 
-def limits_of(settings: EvaluateSettings) -> Limits:
+def budget_of(settings: EvaluateSettings) -> Budget:
     """What a run may ask of servers."""
-    counts = Limits.budget(settings.budget)
-    return Limits(**counts, concurrency=settings.concurrency, per_minute=settings.rate, timeout=settings.timeout)
+    limits = read_budget(settings.budget)
+    return Budget(**limits, concurrency=settings.concurrency, per_minute=settings.rate, timeout=settings.timeout)
 
 
 def begin(
@@ -52,24 +53,24 @@ def begin(
 ) -> None:
     """Give a model that is asked elsewhere its budget, and tell what its answers will cost; refused if that is more
     requests than the budget has left."""
-    if not isinstance(model.talker, Service):
+    server = model.talker
+    if not isinstance(server, ChatServer):
         return
-    server = model.talker.server
     server.budget = budget
-    questions: dict[str, int] = {}
+    questions: dict[Path, int] = {}
     for row in pictures.rows:
         try:
             shown = replace(model.prepare(read_picture(row.path)), repeat=row.run + 1 if row.edit == REPEAT else 0)
         except BadPicture:
             continue
         prompt = model.question(shown).prompt
-        questions[server.stored(shown.picture, prompt, shown.repeat)] = server.estimate(prompt)
-    new = [tokens for name, tokens in questions.items() if not server.is_stored(name)]
+        questions[server.stored(shown, prompt)] = server.estimate(prompt)
+    new = [tokens for path, tokens in questions.items() if not path.is_file()]
     known = f", {len(questions) - len(new):,} of them answered already" if len(new) < len(questions) else ""
     needed = f"{len(new):,} requests with about {sum(new):,} tokens"
     if tell is not None:
         tell(f"{model.name}: {len(questions):,} questions{known}; {needed}")
-    left = None if budget.limits.requests is None else budget.limits.requests - budget.requests
+    left = None if budget.most_requests is None else budget.most_requests - budget.requests
     if left is not None and len(new) > left:
         raise UserError(
             f"{model.name} needs {needed}, and the budget has {left:,} requests",

@@ -19,8 +19,8 @@ import torch
 from unswayed.errors import BadPicture
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.models.answering import Answerer
+from unswayed.models.questions import Shown
 from unswayed.models.transforms import Geometry, cropped
-from unswayed.models.vision_language import Shown
 from unswayed.sources.pictures import read_mask, read_picture
 
 from .judging import Truth

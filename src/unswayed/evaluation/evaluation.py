@@ -38,7 +38,7 @@ from unswayed.models.opening import MODELS, Model, is_service, model_spec
 from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import model_key, slug_of, split_alias
 
-from .answers import limits_of, summary, with_repeats
+from .answers import budget_of, summary, with_repeats
 from .contract import chance_of, suspect_exchange
 from .evaluator import Evaluator, OpenedModel, all_parts, batch_size_for, is_finished
 from .inputs import ORIGINAL, Pictures, open_pictures
@@ -104,7 +104,7 @@ def run_evaluation(
         if isinstance(model, str):
             MODELS.require(model_spec(model).kind)
     if settings.budget is not None:
-        limits_of(settings)  # a wrong one is refused at once
+        budget_of(settings)  # a wrong one is refused at once
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )

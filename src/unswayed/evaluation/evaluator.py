@@ -32,7 +32,7 @@ from unswayed.models.vision_language import VisionLanguageModel
 from unswayed.specs import is_same_model, slug_of, split_alias
 from unswayed.tasks import Task, task_of
 
-from .answers import begin, limits_of
+from .answers import begin, budget_of
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, FORMAT, PARTS
 from .passes import ModelPass, Pass
@@ -182,16 +182,16 @@ class Evaluator:
             if isinstance(model, Classifier):
                 model = model.with_transform(settings.transform)
                 model.check_framing(frame)
-                mapping = map_labels(model.labels, pictures.labels, needed, self.grouping)
-            else:
-                mapping = map_objects(model.labels, pictures.labels, needed, self.grouping)
+            # A detector of other classes sees the pictures of those that it has; a question must have a right answer.
+            mapped = map_labels if model.task in ("classify", "answer") else map_objects
+            mapping = mapped(model.labels, pictures.labels, needed, self.grouping)
             size = None if model.adapt is None else settings.batch_size or ADAPTATION_BATCH
             card, determining = _described(model, mapping, pictures, size)
             opened = OpenedModel(name, model.name, model.slug, mapping, card)
             _check_owner(self.folder / f"{opened.slug}.json", model.name)
             finished = is_finished(self.folder, opened.slug, opened.fingerprint)
             if isinstance(model, VisionLanguageModel) and not finished:
-                self.budget = self.budget or Budget(limits_of(settings))
+                self.budget = self.budget or budget_of(settings)
                 begin(model, pictures, self.budget, self.tell)
         except (Exception, SystemExit) as error:
             return Reply(name, error=reason_of(error))

@@ -19,80 +19,82 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import cv2
 
 from unswayed.errors import UserError, printable
 from unswayed.files.records import checked
 from unswayed.files.storage import cache_folder
 from unswayed.files.whole import hash_values, parse_json, read_json, write_json
 
-from .questions import Reply
+from .questions import Reply, Shown
 
 KEY = "UNSWAYED_API_KEY"
 ATTEMPTS = 6  # for one question
 LONGEST_WAIT = 600  # seconds that a server may ask for before the run stops, to be resumed later
 MOST_REPLY = 8 * 2**20  # bytes
+LONGEST_TEXT = 2000  # characters of an answer
+NOT_STORED = ("timeout", "failed", "malformed")  # outcomes that are asked for again
+MANY = 8  # pictures without a single answer after which the server counts as gone
 PICTURE_TOKENS = 300  # of a small picture, for the estimate: servers count from about 60 to 800
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _NAMES = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 @dataclass
-class Limits:
-    """What a run may ask of a server: how many requests and tokens, how many at once and in a minute, and for how many
-    seconds it waits for an answer. None: no limit."""
+class Budget:
+    """What a run may ask of all its servers, and what it has asked; for all threads. None: no limit.
 
-    requests: int | None = None
-    tokens: int | None = None
+    concurrency: questions at a time; per_minute: requests to one server; timeout: seconds until an answer.
+    """
+
+    most_requests: int | None = None
+    most_tokens: int | None = None
     concurrency: int = 4
     per_minute: float | None = None
     timeout: float = 60.0
-
-    @staticmethod
-    def budget(text: str | None) -> dict[str, int]:
-        """
-        >>> Limits.budget("requests=500,tokens=200000"), Limits.budget("500")
-        ({'requests': 500, 'tokens': 200000}, {'requests': 500})
-        """
-        parts = dict.fromkeys(text.replace(" ", "").split(",")) if text else {}
-        limits: dict[str, int] = {}
-        for part in parts:
-            name, sign, number = part.rpartition("=")
-            name = name if sign else "requests"
-            if name not in ("requests", "tokens") or not re.fullmatch(r"[0-9_]{1,15}", number) or name in limits:
-                raise UserError(f"the budget is '{text}'", allowed="requests=500, tokens=200000, or both with a comma")
-            limits[name] = int(number)
-        return limits
-
-
-class Budget:
-    """Counts requests and tokens against the limits, for all servers and threads of a run."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits, self.requests, self.tokens, self._reserved = limits, 0, 0, 0
-        self._lock = threading.Lock()
+    requests: int = 0
+    tokens: int = 0
+    _reserved: int = 0
+    _lock: Any = field(default_factory=threading.Lock)
 
     def reserve(self, tokens: int) -> None:
         """Take one request and about so many tokens from the budget; refused if it does not have them."""
         with self._lock:
             for name, used, more in (("requests", self.requests, 1), ("tokens", self.tokens + self._reserved, tokens)):
-                limit = getattr(self.limits, name)
-                if limit is not None and used + more > limit:
+                most = getattr(self, f"most_{name}")
+                if most is not None and used + more > most:
                     raise UserError(
-                        f"the budget of {limit:,} {name} is spent: {self.requests:,} requests with {self.tokens:,} "
+                        f"the budget of {most:,} {name} is spent: {self.requests:,} requests with {self.tokens:,} "
                         "tokens; the answers so far are kept",
                         run="the same command with a larger --budget, which goes on where this one stopped",
                     )
             self.requests, self._reserved = self.requests + 1, self._reserved + tokens
 
-    def settle(self, reserved: int, used: int, paid: bool = True) -> None:
+    def settle(self, reserved: int, used: int, paid: bool) -> None:
         """Count what a request really took; one that the server turned away costs nothing."""
         with self._lock:
             self._reserved, self.tokens = self._reserved - reserved, self.tokens + used
             self.requests -= not paid
+
+
+def read_budget(text: str | None) -> dict[str, int]:
+    """
+    >>> read_budget("requests=500,tokens=200000"), read_budget("500")
+    ({'most_requests': 500, 'most_tokens': 200000}, {'most_requests': 500})
+    """
+    limits = {}
+    for part in text.replace(" ", "").split(",") if text else ():
+        parsed = re.fullmatch(r"(?:(requests|tokens)=)?([0-9_]{1,15})", part)
+        if parsed is None:
+            raise UserError(f"the budget is '{text}'", allowed="requests=500, tokens=200000, or both with a comma")
+        limits[f"most_{parsed[1] or 'requests'}"] = int(parsed[2])
+    return limits
 
 
 class _Unusable(Exception):
@@ -108,9 +110,11 @@ class ChatServer:
     model: str
     settings: Mapping[str, Any]
     key: str = KEY
-    budget: Budget = field(default_factory=lambda: Budget(Limits()))
+    budget: Budget = field(default_factory=Budget)
     dropped: set[str] = field(default_factory=set)  # settings that the server does not take
     stopped: threading.Event = field(default_factory=threading.Event)
+    answered: bool = False  # ever
+    nbytes: ClassVar[int] = 0
     _next: float = 0.0  # when the next request may be sent
     _lock: Any = field(default_factory=threading.Lock)
 
@@ -129,27 +133,49 @@ class ChatServer:
             raise UserError("the option key names no environment variable", allowed=f"key=NAME; {KEY} without it")
 
     @property
-    def limits(self) -> Limits:
-        return self.budget.limits
+    def identity(self) -> str:
+        return hash_values([[self.url, self.model]])[0]
 
-    def stored(self, picture: str, prompt: str, repeat: int) -> str:
-        """The name of the stored answer to a question; picture: its hash."""
-        asked = [self.url, self.model, dict(self.settings), picture, prompt, repeat]
-        return hash_values([asked])[0]
+    def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
+        """The replies to prompts about pictures, in their order; several are asked at once, and none of them twice."""
+        pool = ThreadPoolExecutor(self.budget.concurrency, thread_name_prefix="ask")
+        try:
+            paths = [self.stored(shown, prompt) for shown, prompt in asked]
+            once = dict(zip(paths, asked, strict=True))
+            futures = {path: pool.submit(self.ask, path, *question) for path, question in once.items()}
+            replies = [futures[path].result() for path in paths]
+        except BaseException:
+            self.stopped.set()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self.stopped.clear()
+        silent = [reply for reply in replies if reply.outcome in NOT_STORED]
+        if len(silent) == len(replies) and (not self.answered or len(replies) >= MANY):
+            raise UserError(
+                f"{self.url} answered none of {len(replies)} questions in a row, first: {silent[0].outcome} "
+                f"{silent[0].text}",
+                run="the same command, once the server answers; the answers so far are kept",
+            )
+        self.answered = True
+        return replies
 
-    def is_stored(self, name: str) -> bool:
-        return _file(name).is_file()
+    def stored(self, shown: Shown, prompt: str) -> Path:
+        """The file of the stored answer to a question."""
+        asked = [self.url, self.model, dict(self.settings), shown.picture, prompt, shown.repeat]
+        name = hash_values([asked])[0]
+        return cache_folder() / "answers" / name[:2] / f"{name}.json"
 
-    def ask(self, name: str, picture: Callable[[], bytes], prompt: str) -> Reply:
-        """The reply to one question, from the cache if it has been asked before; picture: makes the PNG file."""
-        path = _file(name)
+    def ask(self, path: Path, shown: Shown, prompt: str) -> Reply:
+        """The reply to one question; from its file if it has been asked before."""
         if path.is_file():
             with contextlib.suppress(UserError):  # a damaged file is asked for again
                 return checked(Reply, read_json(path), str(path))
-        reply = self._ask(picture(), prompt)
-        if reply.outcome not in ("timeout", "failed", "malformed"):
-            values = {**vars(reply), "model": self.model, "url": self.url}
-            write_json(path, values)
+        # Pixels alone, without the name or the notes of the file that they came from.
+        png = cv2.imencode(".png", cv2.cvtColor(shown.pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
+        reply = self._ask(png, prompt)
+        if reply.outcome not in NOT_STORED:
+            write_json(path, {**vars(reply), "model": self.model, "url": self.url})
         return reply
 
     def estimate(self, prompt: str) -> int:
@@ -178,7 +204,7 @@ class ChatServer:
                 reply = read_reply(body)
                 used = expected if reply.used is None else reply.used
                 return reply, None
-            return Reply("failed", f"HTTP {status}: {_message(body)}"), self._refused(status, headers, body, seconds)
+            return Reply("failed", f"HTTP {status}: {_error(body)[0]}"), self._refused(status, headers, body, seconds)
         except TimeoutError:
             used = expected  # it may have been answered, and paid
             return Reply("timeout"), seconds if attempt == 0 else None
@@ -202,7 +228,7 @@ class ChatServer:
         if key := self._key():
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(f"{self.url}/chat/completions", json.dumps(body).encode(), headers)
-        limit = self.limits.timeout
+        limit = self.budget.timeout
         deadline = time.monotonic() + limit
         try:
             response = _OPENER.open(request, timeout=limit)
@@ -227,7 +253,7 @@ class ChatServer:
 
         Raises UserError for what no repetition mends: a wrong key, model or address, a quota that is used up.
         """
-        message, error = _message(body), _error(body)
+        message, error = _error(body)
         if status in (400, 422):
             quoted = set(re.findall(r"[\"'`](\w+)[\"'`]", message)) | {str(error.get("param"))}
             named = quoted & self.settings.keys()
@@ -250,20 +276,16 @@ class ChatServer:
                 f"{self.url} asks to wait for {seconds:,.0f} seconds; the answers so far are kept",
                 run="the same command later",
             )
-        self._hold(seconds)
+        with self._lock:  # no thread sends a request before
+            self._next = max(self._next, time.monotonic() + seconds)
         return seconds
 
     def _wait(self) -> None:
         """Until the next request may be sent, by any thread."""
         with self._lock:
             start = max(time.monotonic(), self._next)
-            self._next = start + (60 / self.limits.per_minute if self.limits.per_minute else 0)
+            self._next = start + (60 / self.budget.per_minute if self.budget.per_minute else 0)
         self._pause(start - time.monotonic())
-
-    def _hold(self, seconds: float) -> None:
-        """Let no thread send a request for so many seconds."""
-        with self._lock:
-            self._next = max(self._next, time.monotonic() + seconds)
 
     def _pause(self, seconds: float) -> None:
         if self.stopped.wait(max(0.0, seconds)):
@@ -291,22 +313,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
-def _file(name: str) -> Path:
-    return cache_folder() / "answers" / name[:2] / f"{name}.json"
-
-
-def _error(body: str) -> dict[str, Any]:
-    """The `error` of a reply by OpenAI's protocol; empty in any other."""
-    with contextlib.suppress(UserError):
-        value = parse_json(body, "the reply")
-        error = value.get("error") if isinstance(value, dict) else None
-        if isinstance(error, dict):
-            return error
-    return {}
-
-
-def _message(body: str) -> str:
-    return printable(str(_error(body).get("message") or body))[:300]
+def _error(body: str) -> tuple[str, dict[str, Any]]:
+    """The message of an error by OpenAI's protocol, or the beginning of any other text, and the error itself."""
+    error = {}
+    with contextlib.suppress(UserError, AttributeError):
+        error = parse_json(body, "the reply").get("error")
+        error = error if isinstance(error, dict) else {}
+    return printable(str(error.get("message") or body))[:300], error
 
 
 def _retry_after(value: str | None) -> float | None:
@@ -335,12 +348,9 @@ def read_reply(body: str) -> Reply:
         tokens, first = _tokens((choice.get("logprobs") or {}).get("content") or [])
     except (UserError, LookupError, TypeError, AttributeError, ValueError) as error:
         raise _Unusable(f"{printable(body)[:200]} ({type(error).__name__})") from None
-    outcome = "answered"
-    if refusal or reason == "content_filter":
-        outcome = "refused"
-    elif reason == "length":
-        outcome = "truncated"
-    return Reply(outcome, str(text or refusal or ""), tokens, first, used if isinstance(used, int) else None)
+    outcome = {"content_filter": "refused", "length": "truncated"}.get(str(reason), "answered")
+    counted = used if isinstance(used, int) and 0 <= used < 2**31 else None
+    return Reply("refused" if refusal else outcome, str(text or refusal or "")[:LONGEST_TEXT], tokens, first, counted)
 
 
 def _tokens(content: Any) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:

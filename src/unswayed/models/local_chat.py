@@ -15,8 +15,8 @@ from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 
-from .questions import Reply
-from .vision_language import ALTERNATIVES, OPTIONS, Shown, VisionLanguageModel, sampling, vision_language_model
+from .questions import Reply, Shown
+from .vision_language import ALTERNATIVES, OPTIONS, VisionLanguageModel, sampling, vision_language_model
 from .weights import unavailable, weights_hash
 
 _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

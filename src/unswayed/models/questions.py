@@ -39,6 +39,15 @@ _NEGATED = {"not", "no", "never", "isn", "cannot", "neither", "without", "unlike
 _ASIDE = {"with", "wearing", "holding", "sitting", "standing", "lying", "on", "in", "at", "near", "by", "next", "that"}
 
 
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A picture as it is sent. picture: a hash of its pixels; repeat: how many times it was asked about before."""
+
+    pixels: np.ndarray
+    picture: str
+    repeat: int = 0
+
+
 @dataclass(frozen=True)
 class Reply:
     """What came back for one question.
@@ -102,7 +111,9 @@ def interpret(reply: Reply, asked: Question, space: LabelSpace) -> Answer:
         more["choice_position"] = asked.order.index(index)
     ranked = _distribution(reply, asked)
     # Unlike the probability of a letter, that of a whole text is the product over its tokens.
-    stated = ranked.pop(index, math.exp(sum(value for _, value in reply.tokens)) if reply.tokens else math.nan)
+    stated = ranked.pop(
+        index, math.exp(min(sum(value for _, value in reply.tokens), 0.0)) if reply.tokens else math.nan
+    )
     others = sorted(ranked, key=lambda other: (-ranked[other], other))
     scores = np.array([min(stated, 1.0), *(ranked[other] for other in others)])
     return Answer(np.array([index, *others]), scores, text=text, outcome=outcome, more=more)

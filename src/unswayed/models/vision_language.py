@@ -6,10 +6,8 @@ order of the options, and of the server's sampling), `pixels` (the longest side 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -17,7 +15,6 @@ import cv2
 import numpy as np
 
 from unswayed.errors import UserError
-from unswayed.files.whole import hash_values
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec, slug_of
 from unswayed.tasks import Task
@@ -25,21 +22,11 @@ from unswayed.tasks import Task
 from .answering import Answer
 from .chat_server import KEY, ChatServer
 from .label_mapping import labels_from
-from .questions import CHOICE, FREE, Question, Reply, interpret, question
+from .questions import CHOICE, FREE, Question, Reply, Shown, interpret, question
 
 OPTIONS = ("ask", "prompt", "labels", "temperature", "max_tokens", "seed", "pixels")
 _SERVER = (*OPTIONS, "model", "key", "logprobs")
 ALTERNATIVES = 20  # tokens whose probabilities are asked for: the most that servers give
-MANY = 8  # pictures without a single answer after which the server counts as gone
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A picture as it is sent. picture: a hash of its pixels; repeat: how many times it was asked about before."""
-
-    pixels: np.ndarray
-    picture: str
-    repeat: int = 0
 
 
 class Talker(Protocol):
@@ -180,51 +167,8 @@ def check_server(spec: Spec) -> ChatServer:
     return ChatServer(spec.name, spec.options["model"], settings, spec.options.get("key", KEY))
 
 
-def open_openai(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> VisionLanguageModel:
+def open_openai(spec: Spec, labels: LabelSpace | None = None, **_: str | None) -> VisionLanguageModel:
     """A model of a server with OpenAI's chat protocol."""
     server = check_server(spec)
     origin = {"url": server.url, "model": server.model, "settings": dict(server.settings)}
-    return vision_language_model(spec, labels, Service(server), origin)
-
-
-@dataclass(eq=False)
-class Service:
-    """A server as a `Talker`: several questions at once, each asked once. answered: whether it has ever done so."""
-
-    server: ChatServer
-    answered: bool = False
-    nbytes: ClassVar[int] = 0
-
-    @property
-    def identity(self) -> str:
-        return hash_values([[self.server.url, self.server.model]])[0]
-
-    def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
-        named = [self.server.stored(shown.picture, prompt, shown.repeat) for shown, prompt in asked]
-        pool = ThreadPoolExecutor(self.server.limits.concurrency, thread_name_prefix="ask")
-        try:
-            futures = {
-                name: pool.submit(self.server.ask, name, functools.partial(png, shown.pixels), prompt)
-                for name, (shown, prompt) in zip(named, asked, strict=True)
-            }
-            replies = [futures[name].result() for name in named]
-        except BaseException:
-            self.server.stopped.set()
-            raise
-        finally:
-            pool.shutdown(cancel_futures=True)
-            self.server.stopped.clear()
-        without = [reply for reply in replies if reply.outcome in ("timeout", "failed", "malformed")]
-        if len(without) == len(replies) and (not self.answered or len(replies) >= MANY):
-            first = f"{without[0].outcome} {without[0].text}".strip()
-            raise UserError(
-                f"{self.server.url} answered none of {len(replies)} questions in a row, first: {first}",
-                run="the same command, once the server answers; the answers so far are kept",
-            )
-        self.answered = True
-        return replies
-
-
-def png(pixels: np.ndarray) -> bytes:
-    """A picture as a PNG file: pixels alone, without the name or the notes of the file that it came from."""
-    return cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
+    return vision_language_model(spec, labels, server, origin)
