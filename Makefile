@@ -4,7 +4,8 @@
 # make setup-integrations   installs what only the tests of the integrations need; without it those tests are skipped
 # make lint   ruff, mypy and import-linter
 # make docs   builds the documentation into site/; a broken link is an error
-# make pictures   makes the pictures of README and docs anew from a demo in demo/ (needs chromium)
+# make pictures   makes the pictures of README and docs anew (needs chromium; PETS=FOLDER IMAGENETX=FOLDER: all of them)
+# make notebooks  runs the notebooks of docs/notebooks and stores their outputs
 # make fuzz   a million damaged files for every reader (ARGS="--inputs 1000 coco": fewer, only these)
 # make bench  every benchmark that needs no GPU and no environment of its own; each prints its ratio
 # make lock   compiles the pinned requirements anew
@@ -25,7 +26,7 @@ DEMO ?= demo
 # At least this share of the lines, in %, must be covered by the whole suite.
 COVERED := 80
 
-.PHONY: demo test lint docs bench pictures fuzz lock notices release-check setup setup-dev setup-integrations clean
+.PHONY: demo test lint docs bench pictures notebooks fuzz lock notices release-check setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -77,16 +78,19 @@ lint: $(VENV)/ready-dev
 docs: $(VENV)/ready-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
+# PETS: Oxford-IIIT Pet in torchvision's layout; IMAGENETX: the published DINO.csv and ResNet50.csv of ImageNet-X. Their
+# pictures are made only where these folders are given. The same machine makes the same bytes every time.
 PICTURES = $(VENV)/bin/python docs/pictures/make_
 pictures: $(VENV)/ready-dev demo
 	$(PICTURES)readme.py $(DEMO) koala lite-1
-	$(PICTURES)report.py $(DEMO)/report.html
-	$(PICTURES)app.py $(DEMO)/predictions
-	$(PICTURES)benchmark.py
-	$(PICTURES)edits.py
-	$(PICTURES)python.py
-	$(PICTURES)rendering.py
-	$(PICTURES)sources.py
+	for name in app benchmark edits python rendering review sources transforms; do $(PICTURES)$$name.py || exit 1; done
+	$(PICTURES)sensitivity.py $(DEMO)/sensitivity
+	$(if $(PETS),$(PICTURES)masks.py $(PETS) && $(PICTURES)report.py $(PETS) $(DEMO)/pets,@echo "not made without PETS: report, film, masks")
+	$(if $(PETS),$(PICTURES)film.py $(DEMO)/pets/report.html)
+	$(if $(IMAGENETX),$(PICTURES)factors.py $(IMAGENETX),@echo "not made without IMAGENETX: factor-profile.png")
+
+notebooks: $(VENV)/ready-dev
+	$(VENV)/bin/python docs/notebooks/execute.py docs/notebooks/*.ipynb
 
 # Without those that need a GPU, arguments or hours.
 NOT_BY_DEFAULT = adm_speed contract equivalence few_steps mask_fit mask_quality memory network_cost repair_pets \

@@ -1,36 +1,39 @@
-"""The screenshots of docs/report.md: `python docs/pictures/make_report.py demo/report.html`, after `make demo`."""
+"""The README's and docs/report.md's pictures: a report about some hundred photographs, and a flip of it, opened.
+
+python docs/pictures/make_report.py OXFORD-IIIT-PET demo/pets
+
+The first folder holds Oxford-IIIT Pet in torchvision's layout (`unswayed build "oxford-pet:FOLDER?download=yes" …`
+downloads it); the second one gets the benchmark, the predictions and the report.
+"""
 
 from __future__ import annotations
 
-import io
-import shutil
 import sys
 from pathlib import Path
 
-from PIL import Image
-from playwright.sync_api import sync_playwright
+from camera import camera, keep, shot
 
-HERE = Path(__file__).parent
+import unswayed
 
-
-def keep(picture: bytes, name: str) -> None:
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
-    smaller = image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS)
-    smaller.save(HERE / name, quality=64, optimize=True)
+MODELS = ("lite:0", "lite:1", "lite:2")
 
 
-def main(report: Path) -> None:
-    with sync_playwright() as runner:
-        browser = runner.chromium.launch(executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 1180})
+def made(pets: str, work: Path) -> Path:
+    """Build, evaluate and report; what is there is not made again."""
+    unswayed.build(f"oxford-pet:{pets}?split=trainval", work / "benchmark", renderer="paste", sample=361)
+    unswayed.evaluate(work / "benchmark", MODELS, work / "predictions")
+    return Path(unswayed.report(work / "predictions", work / "report.html").path)
+
+
+def main(pets: str, work: Path) -> None:
+    report = made(pets, work)
+    with camera(1300, 850) as page:
         page.goto(report.resolve().as_uri())
-        keep(page.screenshot(), "report.jpg")
-        page.set_viewport_size({"width": 1180, "height": 780})
-        page.locator(".flip", has=page.locator("img[alt^='heat']")).or_(page.locator(".flip")).first.click()
+        keep(shot(page), "report.jpg", height=690)
+        page.locator(".worst-flip").click()
         page.wait_for_selector("dialog[open]")
-        keep(page.screenshot(), "report-flip.jpg")
-        browser.close()
+        keep(shot(page), "report-flip.jpg", width=1000)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -145,7 +145,7 @@ class Results:
             difference = f"{number(row['drop_difference'], digits)} ({interval(row['low'], row['high'], digits)})"
             verdict = row["verdict"].replace("first", first).replace("second", second)
             if row["verdict"] == "no difference shown" and not row["low"] <= 0 <= row["high"]:
-                verdict += f": among {table.height} rows, one may differ as much by chance"
+                verdict += f": among {table.height} rows one may differ as much by chance"
             words = f"{shown} points; difference {difference}, n = {row['n']:,}"
             rows.append({"edit": self.words[row["edit"]], "drops": drops, "words": words, "verdict": verdict})
         disagreed = self._disagreements(first, second)
@@ -163,7 +163,7 @@ class Results:
             f"{percent(row[f'probability{end}'], 0)}".replace(" %", "\N{NO-BREAK SPACE}%")
             for model, end in ((first, ""), (second, "_second"))
         ]
-        title = f"{self.class_name(row['label'])}, {self.words[row['edit']]}"
+        title = f"{self.class_name(row['label'])}, {self.words[row['edit']]}".replace(" %", "\N{NO-BREAK SPACE}%")
         return {"title": title, "said": said, "picture": None if image is None else data_address(image, 128)}
 
     def _disagreements(self, first: str, second: str) -> pl.DataFrame:
