@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from camera import keep
 from PIL import Image
 
 import unswayed
-from camera import keep
 
 
 def main(pets: Path) -> None:
