@@ -18,12 +18,12 @@ from .api import remove_object as remove_object
 from .benchmark.building import build as build
 from .benchmark.exporting import export as export
 from .benchmark.folder import Benchmark as Benchmark
+from .benchmark.folder import verify as verify
 from .benchmark.importing import import_benchmark as import_benchmark
 from .benchmark.licenses import licenses as licenses
 from .benchmark.settings import BuildSettings as BuildSettings
 from .benchmark.settings import ExportSettings as ExportSettings
 from .benchmark.settings import ImportSettings as ImportSettings
-from .benchmark.verifying import verify as verify
 from .edits import list_edits as list_edits
 from .errors import UnswayedWarning as UnswayedWarning
 from .errors import UserError as UserError

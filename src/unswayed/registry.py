@@ -113,7 +113,7 @@ class Registry(Generic[T]):
         if name not in self._own and name not in self._outside:
             raise unknown(self.kind, name, self.names(), run=self._run)
         part = self.part(name)
-        if name in self._own:
+        if name in self._own and part.needs:
             need(part.extra or name, *part.needs)
         return part
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from unswayed.benchmark import Benchmark, verify
+from unswayed.benchmark.folder import Problem, changed_files
 from unswayed.benchmark.rows import read_rows, row_of, write_manifest, write_rows
-from unswayed.benchmark.verifying import Problem, changed_files
 from unswayed.errors import UserError
 
 

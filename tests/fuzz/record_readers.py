@@ -117,8 +117,9 @@ def benchmark_card() -> Reader:
 
 
 def model_cards() -> Reader:
-    from unswayed.evaluation.facts import _classes, find_benchmark
+    from unswayed.evaluation.facts import _classes
     from unswayed.evaluation.model_cards import identity_differences, identity_in, read_cards
+    from unswayed.evaluation.predictions import find_benchmark
 
     identity = {"sha256": "0", "settings": {"seed": 1}, "labels": "x", "edits": {"size-0.1": "y"}}
     identity |= {"photographs": {"count": 1, "sha256": "z"}, "pictures": {"count": 2, "sha256": "z"}}

@@ -10,9 +10,17 @@ import polars as pl
 
 from unswayed.choices import takes
 from unswayed.errors import UserError, check_known
-from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, chosen_edits, read_facts
+from unswayed.evaluation.facts import (
+    ORIGINAL,
+    SOURCE,
+    Condition,
+    Facts,
+    chosen_edits,
+    on_valid_pictures,
+    read_facts,
+    without_doubted,
+)
 from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
-from unswayed.evaluation.reading import Condition, on_valid_pictures, without_doubted
 
 from . import ANALYSES, table_facts
 from .drops.drop import against_source, dropped_accuracy, with_conditions, with_published

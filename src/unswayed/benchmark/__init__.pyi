@@ -7,9 +7,9 @@ from .exporting import Exported as Exported
 from .exporting import Exporter as Exporter
 from .exporting import export as export
 from .folder import Benchmark as Benchmark
+from .folder import changed_files as changed_files
+from .folder import verify as verify
 from .importing import import_benchmark as import_benchmark
 from .licenses import Licenses as Licenses
 from .licenses import licenses as licenses
 from .settings import BuildSettings as BuildSettings
-from .verifying import changed_files as changed_files
-from .verifying import verify as verify

@@ -83,9 +83,8 @@ def export(
     """
     from unswayed.files.storage import fetch_pictures, local_copy
 
-    from .folder import Benchmark
+    from .folder import Benchmark, plan_problems
     from .rows import read_manifest
-    from .verifying import plan_problems
 
     write = EXPORTERS.load(to)
     options = {name: value for name, value in vars(settings).items() if value}

@@ -27,7 +27,6 @@ from unswayed.rendering.removal import lendable
 from unswayed.rendering.settings import removal_of
 from unswayed.scene import Scene, frame
 from unswayed.sources import is_combined
-from unswayed.sources.objects import objects_text
 
 from .plan import Plan, picture_seed
 from .quality import FINDER, WITNESS, Evidence, Witness
@@ -160,6 +159,8 @@ class Preparation:
             shown = self.pool.load(composition.background.scene_id)
         elif not isinstance(composition.background, Original | Removed):
             shown = None
+        from unswayed.sources.objects import objects_text
+
         return objects_text(visible_others(shown, composition, layers, self.backgrounds))
 
     def _as_found(self, scene: Scene, row: Row) -> PreparedPicture:

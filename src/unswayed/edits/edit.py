@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from unswayed.errors import UserError, check_known, unknown
+from unswayed.errors import UserError, unknown
 
 from .composition import Composition, Pool
 
@@ -135,7 +135,8 @@ def file_parameters(edit: Edit | type[Edit]) -> tuple[str, ...]:
 def allowed(edit: Edit | type[Edit], name: str) -> Allowed:
     """Return the allowed values of parameter `name`; raises UserError with the existing names."""
     declared = parameters(edit)
-    check_known(f"parameter of {edit.name}", [name], declared, run="unswayed edits")
+    if name not in declared:
+        raise unknown(f"parameter of {edit.name}", name, declared, run="unswayed edits")
     return declared[name].metadata["allowed"]
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from unswayed.errors import BadPicture, UserError, printable
 from unswayed.models.chat_server import Budget, ChatServer, read_budget
+from unswayed.models.opening import Model
 from unswayed.models.vision_language import VisionLanguageModel
 from unswayed.sources.pictures import read_picture
 
@@ -48,13 +49,10 @@ def budget_of(settings: EvaluateSettings) -> Budget:
     return Budget(**limits, concurrency=settings.concurrency, per_minute=settings.rate, timeout=settings.timeout)
 
 
-def begin(
-    model: VisionLanguageModel, pictures: Pictures, budget: Budget, tell: Callable[[str], None] | None = None
-) -> None:
+def begin(model: Model, pictures: Pictures, budget: Budget, tell: Callable[[str], None] | None = None) -> None:
     """Give a model that is asked elsewhere its budget, and tell what its answers will cost; refused if that is more
     requests than the budget has left."""
-    server = model.talker
-    if not isinstance(server, ChatServer):
+    if not isinstance(model, VisionLanguageModel) or not isinstance(server := model.talker, ChatServer):
         return
     server.budget = budget
     questions: dict[Path, int] = {}

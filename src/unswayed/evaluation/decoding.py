@@ -11,20 +11,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from unswayed.errors import BadPicture
 from unswayed.jobs.scheduling import counting_waits
-from unswayed.models.answering import Answerer
-from unswayed.models.questions import Shown
 from unswayed.models.transforms import Geometry, cropped
 from unswayed.sources.pictures import read_mask, read_picture
 
-from .judging import Truth
 from .model_cards import REPEAT, Picture
+
+if TYPE_CHECKING:
+    from unswayed.models.answering import Answerer
+
+    from .judging import Truth
 
 AHEAD = 2  # batches that threads decode in advance
 PIECE = 8  # pictures that a thread decodes at a time
@@ -47,7 +49,7 @@ class Batch:
     survives: tuple[np.ndarray, ...]
     unreadable: tuple[tuple[str, str], ...]
     prepared: tuple[list[Any], ...] = ()
-    truths: list[Truth] = field(default_factory=list)
+    truths: list[Truth | None] = field(default_factory=list)
 
 
 class Decoder:
@@ -109,7 +111,7 @@ class Decoder:
         crops = tuple(torch.empty(shape, dtype=torch.uint8, pin_memory=pinned) for shape in shapes)
         survives = tuple(np.empty(count, np.float32) for _ in shapes)
         prepared = tuple([None] * count for _ in self.asked)
-        return Batch(index, np.arange(count), crops, survives, (), prepared, [Truth(None, None)] * count)
+        return Batch(index, np.arange(count), crops, survives, (), prepared, [None] * count)
 
     def _decode(self, room: Batch, position: int) -> tuple[str, str] | None:
         """Write one picture into its place; its sample_id and the reason if it cannot be read."""
@@ -122,19 +124,15 @@ class Decoder:
             image = read_picture(picture.path)
             mask = None if picture.mask is None else read_mask(picture.mask)
             crops, survives = cropped(image, mask, self.geometries)
-            truth = Truth.read(picture.label, mask, picture.objects, picture.sample_id) if self.asked else None
+            truth = _truth(picture, mask) if self.asked else None
         except BadPicture as error:
             return picture.sample_id, str(error)
         for number, crop in enumerate(crops):
             room.crops[number].numpy()[position] = crop
             room.survives[number][position] = survives[number]
-        if truth is not None:
-            room.truths[position] = truth
-            for model, prepared in zip(self.asked, room.prepared, strict=True):
-                shown = model.prepare(image)
-                # A question that is asked again is another question to a model whose answers vary.
-                repeated = picture.edit == REPEAT and isinstance(shown, Shown)
-                prepared[position] = replace(shown, repeat=picture.run + 1) if repeated else shown
+        room.truths[position] = truth
+        for model, prepared in zip(self.asked, room.prepared, strict=True):
+            prepared[position] = _asked_again(model.prepare(image), picture)
         return None
 
     def _filled(self, room: Batch, reasons: Sequence[tuple[str, str] | None]) -> Batch:
@@ -148,6 +146,21 @@ class Decoder:
         truths = [room.truths[number] for number in kept]
         shown = tuple(shares[kept] for shares in room.survives)
         return Batch(room.index, kept, crops, shown, unreadable, prepared, truths)
+
+
+def _truth(picture: Picture, mask: np.ndarray | None) -> Truth:
+    from .judging import Truth
+
+    return Truth.read(picture.label, mask, picture.objects, picture.sample_id)
+
+
+def _asked_again(prepared: object, picture: Picture) -> object:
+    """What a model prepared; a question that is asked again is another one to a model whose answers vary."""
+    if picture.edit != REPEAT:
+        return prepared
+    from unswayed.models.questions import Shown
+
+    return replace(prepared, repeat=picture.run + 1) if isinstance(prepared, Shown) else prepared
 
 
 def thread_count(device: str, asked: int | None, share: int = 1) -> int:

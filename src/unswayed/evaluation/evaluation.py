@@ -38,7 +38,6 @@ from unswayed.models.opening import MODELS, Model, is_service, model_spec
 from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import model_key, slug_of, split_alias
 
-from .answers import budget_of, summary, with_repeats
 from .contract import chance_of, suspect_exchange
 from .evaluator import Evaluator, OpenedModel, all_parts, batch_size_for, is_finished
 from .inputs import ORIGINAL, Pictures, open_pictures
@@ -104,11 +103,15 @@ def run_evaluation(
         if isinstance(model, str):
             MODELS.require(model_spec(model).kind)
     if settings.budget is not None:
-        budget_of(settings)  # a wrong one is refused at once
+        from .answers import budget_of
+
+        budget_of(settings)  # a wrong budget is refused at once
     target = (
         pictures if isinstance(pictures, Pictures) else open_pictures(str(pictures), settings.limit, settings.verify)
     )
     if settings.repeats:
+        from .answers import with_repeats
+
         target = with_repeats(target, settings.repeats)
     grouping = read_groups(settings.groups) if settings.groups is not None else None
     folder = make_folder(local_copy(output))
@@ -347,10 +350,7 @@ def _finish(
     labels, predicted = (table[name].filter(originals).fill_null(-1).to_numpy() for name in ("label", "predicted"))
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
-    answers: dict[str, Any] = {}
-    silent, spoken = None, list[str]()
-    if model.task == "answer":
-        answers, silent, spoken = summary(model.name, table, model.mapping.classes)
+    answers, silent, spoken = _answers(model, table)
     suspicion = "; ".join(doubt for doubt in (suspected, silent, pictures.doubt, seen.suspicion) if doubt) or None
     told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark, model.card["origin"].get("assumed")])]
     told += spoken
@@ -418,3 +418,12 @@ def _forget_failures(folder: Path, before: float) -> None:
             predictions = path.with_name(path.name.removesuffix(FAILED) + ".parquet")
             if path.stat().st_mtime < before and not predictions.is_file():
                 remove_file(path)
+
+
+def _answers(model: OpenedModel, table: pa.Table) -> tuple[dict[str, Any], str | None, list[str]]:
+    """What became of the questions: for the card, as a suspicion, as remarks; nothing where none were asked."""
+    if model.task != "answer":
+        return {}, None, []
+    from .answers import summary
+
+    return summary(model.name, table, model.mapping.classes)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -23,20 +23,20 @@ from unswayed.jobs import device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
 from unswayed.jobs.table_job import Journal, Reply, Share
-from unswayed.models.chat_server import Budget
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
 from unswayed.models.label_mapping import LabelMapping, map_labels, map_objects
 from unswayed.models.opening import Model, open_any
-from unswayed.models.vision_language import VisionLanguageModel
 from unswayed.specs import is_same_model, slug_of, split_alias
 from unswayed.tasks import Task, task_of
 
-from .answers import begin, budget_of
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, FORMAT, PARTS
 from .passes import ModelPass, Pass
 from .settings import EvaluateSettings
+
+if TYPE_CHECKING:
+    from unswayed.models.chat_server import Budget
 
 ADAPTATION_BATCH = 64  # fixed, since batch-norm statistics depend on it
 # Fixed, because the last digits of a prediction depend on it. A batch that does not fit into memory is divided.
@@ -190,7 +190,9 @@ class Evaluator:
             opened = OpenedModel(name, model.name, model.slug, mapping, card)
             _check_owner(self.folder / f"{opened.slug}.json", model.name)
             finished = is_finished(self.folder, opened.slug, opened.fingerprint)
-            if isinstance(model, VisionLanguageModel) and not finished:
+            if model.task == "answer" and not finished:
+                from .answers import begin, budget_of
+
                 self.budget = self.budget or budget_of(settings)
                 begin(model, pictures, self.budget, self.tell)
         except (Exception, SystemExit) as error:

@@ -5,129 +5,33 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from operator import methodcaller
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
-from unswayed.benchmark.rows import CARD, MANIFEST, read_card, read_manifest
+from unswayed.benchmark.rows import REVIEWS, VALID, read_reviews
 from unswayed.edits import all_edits, edit_from, edit_named_in, words_of
 from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
-from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
-from unswayed.files.whole import parse_json, sha256
+from unswayed.files.whole import parse_json
+from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin
 from unswayed.tasks import Task
 
 from .model_cards import (
+    KEYS,
     REPEAT,
     WHITE_BOX,
-    identity_in,
-    identity_of,
-    prediction_files,
     read_cards,
     require_one_benchmark,
-    rows_of,
-    stored_differences,
+    suspicion_in,
     tasks_in,
 )
-from .predictions import Predictions, is_frame, polars_frame, polars_table
-
-
-@dataclass(frozen=True, eq=False)
-class FoundBenchmark:
-    """The folder, manifest and card of a benchmark; root and manifest None: it is not available, `absent` says why."""
-
-    root: Path | None = None
-    manifest: pl.DataFrame | None = None
-    card: Mapping[str, Any] = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
-
-
-def find_benchmark(
-    predictions: Predictions,
-    cards: Mapping[str, Mapping[str, Any]],
-    given: str | Path | None = None,
-    models: Sequence[str] | None = None,
-) -> FoundBenchmark:
-    """Return the benchmark on which these models, or all, were evaluated; a `given` one that is another is refused.
-
-    A copy is the same benchmark, and so is one that has grown since. Cards of other programs state no identity, so
-    their benchmark is used unchecked.
-    """
-    stated = [card for name, card in cards.items() if models is None or name in models]
-    if given is not None:
-        root = local_copy(given)
-        card = read_card(root)
-        manifest = polars_table(read_manifest(root, (), outside=True))
-        lines = _differences(predictions, stated, root, card)
-        if lines:
-            raise UserError(
-                f"{given} is not the benchmark that was evaluated; what differs:\n  " + "\n  ".join(lines),
-                allowed="the benchmark of these predictions, wherever it is now, or a copy of it",
-                run=f"unswayed evaluate {given} -m MODEL -o ANOTHER, for predictions on this benchmark",
-            )
-        return FoundBenchmark(root, manifest, card)
-    absent = []
-    described = [card["benchmark"] for card in cards.values() if isinstance(card.get("benchmark"), dict)]
-    for path, stated_there in {about["path"]: about for about in described if about.get("path")}.items():
-        try:
-            foreign = _is_foreign(path, predictions)
-            root = place_of(path) if foreign else reachable_copy(path)
-        except UserError as error:
-            absent.append(f"the card's path of the benchmark is {path[:200]!r}, which cannot be used ({error.given})")
-            continue
-        # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
-        finished = os.path.isfile(root / MANIFEST)
-        if not os.path.exists(root) or ("card_sha256" in stated_there and not finished):
-            where = f"at {path}, which is not fetched because only a file names it"
-            absent.append(f"the benchmark is {where if foreign else f'no longer at {path}'}")
-        elif finished:
-            card = read_card(root) if (root / CARD).is_file() else {}
-            lines = _differences(predictions, stated, root, card)
-            if not lines:
-                return FoundBenchmark(root, polars_table(read_manifest(root, (), outside=True)), card)
-            absent.append(f"the benchmark in {path} is not the one that was evaluated ({'; '.join(lines)})")
-    unknown = "so its controls and levels are unknown and its pictures are not shown: give its place by --benchmark"
-    return FoundBenchmark(absent=tuple(f"{reason}, {unknown}" for reason in absent))
-
-
-def _is_foreign(path: str, predictions: Predictions) -> bool:
-    """Whether a card names an address in a storage other than that of the predictions, which the user gave."""
-    if not is_address(path):
-        return False
-    bucket = "/".join(address(place_of(path)).split("/")[:3])
-    return is_frame(predictions) or not address(place_of(predictions)).startswith(f"{bucket}/")
-
-
-def _differences(
-    predictions: Predictions, stated: Sequence[Mapping[str, Any]], root: Path, card: Mapping[str, Any]
-) -> list[str]:
-    """Return what differs between a benchmark and the one of the cards; nothing if one of them fits it."""
-    identities = {stored["sha256"]: (stored, model) for model in stated if (stored := identity_in(model)) is not None}
-    if not identities:
-        return []
-    if (root / CARD).is_file():
-        bytes_now = sha256(root / MANIFEST), sha256(root / CARD)
-        for _, model in identities.values():
-            evaluated = model["benchmark"]
-            if (str(evaluated.get("sha256")).partition(":")[0], evaluated.get("card_sha256")) == bytes_now:
-                return []
-    rows = rows_of(root, read_manifest(root, outside=True).to_pylist())
-    now = identity_of(card, card.get("labels"), rows)
-    assert not is_frame(predictions)  # only files have cards
-    files = {path.stem: path for path in prediction_files(predictions)}
-    words = ("in the predictions", f"in {root}")
-    lines = [
-        stored_differences(files[model["file"]], identity, now, rows, words, whole=True)
-        for identity, model in identities.values()
-    ]
-    return min(lines, key=len)
-
+from .predictions import Predictions, find_benchmark, in_memory, is_frame, polars_frame
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 _PHOTOGRAPHS = {
@@ -384,3 +288,101 @@ def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | N
             except UserError:
                 continue
     return ()
+
+
+Condition = Literal["measured", "human"]
+
+
+def on_valid_pictures(predictions: Predictions, facts: Facts, by: Condition, columns: list[str]) -> pl.DataFrame:
+    """The predictions on valid pictures alone, with these further columns where they are there.
+
+    by: `measured` keeps pictures whose validity is one half or more, or was never measured (the photographs
+    themselves); `human` keeps those that more than half of their raters called valid, and all photographs.
+    """
+    measured = by == "measured"
+    pictures = _invalid(facts) if measured else _ratings(facts).filter(pl.col("valid_share") > 0.5)
+    photographs = pl.col("edit").is_in(["original", "source"])
+
+    def keep(rows: pl.DataFrame) -> pl.DataFrame:
+        rows = rows.with_columns(pl.col("run").fill_null(0).cast(pl.Int64))
+        if measured:
+            return rows.join(pictures, on=KEYS, how="anti")
+        kept = rows.filter(~photographs).join(pictures, on=KEYS, how="semi")
+        return pl.concat([rows.filter(photographs), kept])
+
+    return in_memory(predictions, columns, keep)
+
+
+def without_doubted(predictions: Predictions, facts: Facts, columns: Sequence[str]) -> tuple[pl.DataFrame, Facts]:
+    """The predictions on photographs whose masks are not doubted, with these further columns; and facts of them alone.
+
+    A mask is doubted if it has a warning, or if it was made automatically and should be looked at.
+    """
+    if facts.manifest is None:
+        raise UserError("the benchmark of these predictions is not available", run="the command with --benchmark BENCH")
+    names = [name for name in ("source_id", "notes", "values") if name in facts.manifest.columns]
+    doubted = sorted(
+        {row["source_id"] for row in facts.manifest.select(names).iter_rows(named=True) if _is_doubted(row)}
+    )
+    kept = in_memory(predictions, columns, lambda rows: rows.filter(~pl.col("source_id").is_in(doubted)))
+    if kept.is_empty():
+        raise UserError("every photograph has a doubted mask", allowed="other masks, or no --leave-out")
+    return kept, replace(facts, cards={name: _of_sure_masks(card) for name, card in facts.cards.items()})
+
+
+def _is_doubted(row: Mapping[str, Any]) -> bool:
+    """Whether the mask of a row of the manifest, with its notes and values as JSON, has a warning or is unsure."""
+    notes, values = (parse_json(row.get(name) or "null", row["source_id"]) for name in ("notes", "values"))
+    origin = MaskOrigin.from_values(values or {})
+    unsure = origin is not None and origin.confidence < LOOK_BELOW
+    return unsure or any(str(note).startswith(WARNING) for note in notes or ())
+
+
+def _of_sure_masks(card: Mapping[str, Any]) -> dict[str, Any]:
+    """The card without what it says against the masks."""
+    others = [part for part in (suspicion_in(card) or "").split("; ") if not part.startswith(MASKS_DOUBTED)]
+    masks = {"below_limit": 0, "of": 1}
+    benchmark = {**(card.get("benchmark") or {}), "masks": masks}
+    return {**card, "benchmark": benchmark, "suspicion": "; ".join(filter(None, others)) or None}
+
+
+def has_invalid(facts: Facts) -> bool:
+    """Return whether the benchmark is available and contains invalid pictures."""
+    return facts.manifest is not None and _measured(facts.manifest) and not _invalid(facts).is_empty()
+
+
+def _measured(manifest: pl.DataFrame) -> bool:
+    """Whether validity was measured for any picture; it is not for an imported dataset."""
+    return "validity" in manifest.columns and not manifest["validity"].is_null().all()
+
+
+def human_accuracy(facts: Facts) -> pl.DataFrame | None:
+    """One row per edit that people rated: `human_accuracy`, the mean share of raters who could tell the object, and
+    `human_n`, the pictures; None where there are no reviews."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        return None
+    ratings = _ratings(facts)
+    return ratings.group_by("edit").agg(human_accuracy=pl.col("told_share").mean(), human_n=pl.len().cast(pl.Int64))
+
+
+def _invalid(facts: Facts) -> pl.DataFrame:
+    if facts.manifest is None:
+        raise UserError(
+            "the benchmark of these predictions is not available", run="unswayed analyze … --benchmark BENCH"
+        )
+    if not _measured(facts.manifest):
+        raise UserError(
+            "the manifest of this benchmark has no validity", run="unswayed build … --quality report, into a new folder"
+        )
+    made = facts.manifest.filter((pl.col("validity") < VALID) & (pl.col("status") == "ok"))
+    return made.select(*KEYS).with_columns(pl.col("run").cast(pl.Int64))
+
+
+def _ratings(facts: Facts) -> pl.DataFrame:
+    """One row per rated picture: the shares of its raters who called it valid and who could tell the object."""
+    if facts.root is None or not (facts.root / REVIEWS).is_file():
+        raise UserError("nobody has reviewed the pictures of this benchmark", run="unswayed review BENCH --rater NAME")
+    reviews = pl.DataFrame([asdict(review) for review in read_reviews(facts.root)])
+    return reviews.group_by(KEYS).agg(
+        valid_share=(pl.col("answer") == "valid").mean(), told_share=(pl.col("answer") != "unrecognizable").mean()
+    )

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unswayed.benchmark.folder import Benchmark
+from unswayed.benchmark.folder import Benchmark, changed_files, verify
 from unswayed.benchmark.rows import SOURCE_EDIT
-from unswayed.benchmark.verifying import changed_files, verify
 from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures
 from unswayed.files.whole import canonical, parse_json, sha256

@@ -69,13 +69,14 @@ def mask_overlap(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def judged_rows(
-    model: Answerer, answers: Sequence[Answer], truths: Sequence[Truth], mapping: LabelMapping
+    model: Answerer, answers: Sequence[Answer], truths: Sequence[Truth | None], mapping: LabelMapping
 ) -> list[Columns | str]:
     """The columns of each picture's row that depend on the model's answer, where columns that do not apply are missing;
     or why the question has no right answer. `predicted` is the label if and only if the answer is right.
     """
     rows: list[Columns | str] = []
     for answer, truth in zip(answers, truths, strict=True):
+        assert truth is not None  # what is known is read for every model that answers
         unasked = _unasked(model.task, truth, mapping)
         rows.append(
             unasked or {"task": model.task, **_JUDGES[model.task](answer, truth, mapping, model), **answer.more}

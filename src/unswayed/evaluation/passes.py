@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,8 @@ from unswayed.files.tables import array_of
 from unswayed.jobs.parts import Parts
 from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
 from unswayed.jobs.table_job import Share
-from unswayed.models.answering import Answerer
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
-from unswayed.models.objects import ObjectModel
 from unswayed.models.opening import Model
 from unswayed.models.transforms import Geometry
 from unswayed.sources.pictures import read_picture
@@ -28,9 +26,10 @@ from unswayed.sources.pictures import read_picture
 from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_sample
 from .decoding import Batch, Decoder, thread_count
 from .inputs import Pictures
-from .judging import judged_rows
 from .model_cards import SCHEMA, Picture
-from .object_contract import check_objects
+
+if TYPE_CHECKING:
+    from unswayed.models.answering import Answerer
 
 Scores = dict[str, torch.Tensor]
 Values = dict[str, Any]  # columns of a batch by name: arrays of a classifier, lists of another model
@@ -145,6 +144,8 @@ class Pass:
         try:
             if isinstance(model, Classifier):
                 return self._classified(progress, model, batch)
+            from .judging import judged_rows
+
             answers = model.answer(batch.prepared[self.asked.index(model)])
             return {"judged": judged_rows(model, answers, batch.truths, progress.mapping), "answers": answers}
         except (Exception, SystemExit) as error:
@@ -248,12 +249,16 @@ class Pass:
 
     def _check_answers(self, progress: ModelPass, model: Answerer, rows: Sequence[int]) -> tuple[list[str], list[str]]:
         """Only detectors and segmenters can be read wrongly; a model that answers in words says what it means."""
+        from unswayed.models.objects import ObjectModel
+
+        from .object_contract import check_objects
+
         if not isinstance(model, ObjectModel):
             return [], []
         judged, answers = (
             [row for _, values in progress.held for row in values[name]] for name in ("judged", "answers")
         )
-        truths = [truth for batch, _ in progress.held for truth in batch.truths]
+        truths = [truth for batch, _ in progress.held for truth in batch.truths if truth is not None]
         return check_objects(
             model, progress.mapping, lambda place: read_picture(self.rows[rows[place]].path), answers, truths, judged
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from unswayed.choices import DEVICES, Option
-from unswayed.errors import UserError, check_known
+from unswayed.errors import UserError, unknown
 from unswayed.registry import Part, Registry
 
 from .scheduling import Counted, Crew, Here, Outcome, Schedule, Streaming, Watch, WorkerState, attempt
@@ -76,7 +76,8 @@ class EngineSettings:
     device: Annotated[str | None, DEVICES] = None
 
     def __post_init__(self) -> None:
-        check_known("engine", [self.engine], ENGINES.names())
+        if self.engine not in ENGINES:
+            raise unknown("engine", self.engine, ENGINES)
         if self.address is not None and not ENGINES.part(self.engine).facts.get("address"):
             reached = [name for name in ENGINES if ENGINES.part(name).facts.get("address")]
             raise UserError(

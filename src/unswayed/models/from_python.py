@@ -24,12 +24,12 @@ from unswayed.files.whole import sha256
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 
-from .answering import Answerer
 from .classifier import Classifier
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from .answering import Answerer
     from .opening import Model
 
 # Modules that users' files have imported from their own folder: name -> folder and digest of the content.
@@ -38,6 +38,8 @@ _stamps: dict[str, str] = {}
 
 def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Model:
     """The model that the named function returns; a classifier on the requested device, in the requested precision."""
+    from .answering import Answerer
+
     code, colon, name = spec.name.rpartition(":")
     if not colon:
         raise UserError(f"{spec} names no function", allowed="python:FILE.py:function or python:module:function")
@@ -60,7 +62,7 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | Non
     if not isinstance(model, Classifier):
         spec.check_options()
         changed: Any = replace(model, name=str(spec), origin=origin)
-        return cast(Answerer, changed)
+        return cast("Answerer", changed)
     layer = spec.options.get("layer", model.layer)
     device, precision = (where.get(key) or getattr(model, key) for key in ("device", "precision"))
     return replace(model, name=str(spec), origin=origin, layer=layer, device=device, precision=precision)

@@ -17,8 +17,7 @@ from unswayed.analyses.statistics.agreement import agreement, fleiss_kappa
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import REVIEWS, Review, add_review, read_reviews
 from unswayed.errors import UserError
-from unswayed.evaluation.facts import Facts
-from unswayed.evaluation.reading import human_accuracy, on_valid_pictures
+from unswayed.evaluation.facts import Facts, human_accuracy, on_valid_pictures
 from unswayed.views.review import open_session, summarize, summary_text
 from unswayed.views.review.server import served
 

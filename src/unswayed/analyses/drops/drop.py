@@ -18,10 +18,20 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
+from unswayed.evaluation.facts import (
+    AVERAGE,
+    ORIGINAL,
+    SOURCE,
+    Condition,
+    Facts,
+    averaged_edits,
+    has_invalid,
+    human_accuracy,
+    on_valid_pictures,
+    read_facts,
+)
 from unswayed.evaluation.model_cards import warn_of_suspicions
 from unswayed.evaluation.predictions import Predictions, columns_of, each_model, in_memory
-from unswayed.evaluation.reading import Condition, has_invalid, human_accuracy, on_valid_pictures
 
 from .. import Row, schema
 from ..statistics.certainty import certain_rows, corrected, covering_zero, is_certain

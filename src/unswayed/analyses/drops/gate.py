@@ -16,7 +16,7 @@ import polars as pl
 
 from unswayed.choices import one_line, takes
 from unswayed.errors import UserError, printable
-from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts
+from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts, without_doubted
 from unswayed.evaluation.model_cards import chance_in, remarks, suspicion_in
 from unswayed.evaluation.predictions import (
     Overlap,
@@ -31,7 +31,6 @@ from unswayed.evaluation.predictions import (
     overlap_of_models,
     read_cards,
 )
-from unswayed.evaluation.reading import without_doubted
 
 from .. import Row
 from ..settings import GateSettings

@@ -16,7 +16,7 @@ from typing import TypedDict
 import numpy as np
 from scipy import fft, special
 
-from unswayed.errors import UserError, check_known
+from unswayed.errors import UserError, unknown
 
 # With fewer photographs, or fewer changed predictions, the bootstrap misses the tails: the simulated coverage of
 # the percentile bootstrap is below 93 % there, that of the score interval is not.
@@ -261,7 +261,8 @@ class IntervalSettings:
     interval: str = "auto"
 
     def __post_init__(self) -> None:
-        check_known("interval", [self.interval], INTERVALS)
+        if self.interval not in INTERVALS:
+            raise unknown("interval", self.interval, INTERVALS)
         if not 0.5 <= self.level < 1:
             raise UserError(f"the level of the intervals is {self.level:g}", allowed="0.5 to below 1, such as 0.95")
 

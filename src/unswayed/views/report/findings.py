@@ -25,10 +25,9 @@ from unswayed.analyses.flips import FLIP_COLUMNS, find_flips
 from unswayed.analyses.statistics.paired import IntervalSettings
 from unswayed.edits import edit_named_in
 from unswayed.errors import UserError, unknown
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts
+from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts, without_doubted
 from unswayed.evaluation.model_cards import remarks, suspicions
 from unswayed.evaluation.predictions import in_memory
-from unswayed.evaluation.reading import without_doubted
 
 from .section import series, short_names
 from .settings import ReportSettings
