@@ -308,8 +308,9 @@ def test_an_unknown_renderer_names_the_known_ones():
 
 
 def test_a_gpu_s_guide_sees_few_shapes_and_a_cpu_s_no_spare_pictures():
-    from unswayed.rendering.sampling.loop import padded
+    from unswayed.rendering.sampling.loop import GUIDED, padded
 
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert padded([4, 7, 9], gpu) == [4, 7, 9, 9] and padded([3], gpu) == [3] and padded([1, 2], gpu) == [1, 2]
+    assert padded([4, 7, 9], gpu) == [4, 7] + [9] * 14 and len(padded([3], gpu)) == GUIDED == 16
+    assert len(padded(list(range(17)), gpu)) == 32
     assert padded([4, 7, 9], cpu) == [4, 7, 9]
