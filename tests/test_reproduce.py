@@ -125,7 +125,7 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
         },
         "build -o high": {
             "source": "imagenet-s:$IMAGENET_S?split=validation", "--classes": "imagenet-e", "--network": "$ADM",
-            "--recipe": "original,background(kind=complex,band=high)", "--guidance": "released", "--frame": "squash",
+            "--recipe": "background(band=high)=complex", "--guidance": "released", "--frame": "squash",
         },
         "build -o built-l": {"source": "imagenet-s:$IMAGENET_S?split=validation", "--recipe": "imagenet-e-l"},
         "evaluate -o built-l-predictions": {"source": "built-l", "--transform": "paper"},

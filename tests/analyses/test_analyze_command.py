@@ -63,8 +63,7 @@ def test_models_whose_last_evaluation_failed_are_named(predictions):
         (predictions / f"{slug}.failed.json").write_text(json.dumps({"model": model, "error": error}))
     found = analyze(predictions, "-e", "size-0.1")
     assert found.stderr.splitlines()[:-1] == [
-        "warning: the last evaluation of a failed with: out of memory run: unswayed evaluate; "
-        "its numbers are from an earlier evaluation",
+        "warning: the last evaluation of a failed with: out of memory; its numbers are from an earlier evaluation",
         "warning: the last evaluation of timm:x.y failed with: there is no model x.y; it has no numbers",
     ]
     assert found.stdout == quiet.stdout

@@ -234,7 +234,7 @@ def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
     for path in sorted(local_copy(folder).glob(f"*{FAILED}")):
         record = read_object(path, {"model": str, "error": str})
         earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
-        found.append((str(record["model"]), " ".join(str(record["error"]).split()), earlier))
+        found.append((str(record["model"]), " ".join(str(record["error"]).partition("\n")[0].split()), earlier))
     return found
 
 

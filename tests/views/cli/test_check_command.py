@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import polars as pl
 import pytest
 
 from command_line import run_cli, run_cli_process
+from prediction_worlds import folder, frame
 
 
 @dataclass
@@ -55,6 +57,19 @@ def test_exit_1_when_one_fails_and_the_files_say_which(predictions, tmp_path):
     suite = ElementTree.parse(files[1]).getroot()
     assert suite.get("failures") == "1"
     assert done.stdout.index("bad") < done.stdout.index("good"), "failures come first"
+
+
+def test_an_undecided_check_shows_in_80_columns_how_many_photographs_would_decide(tmp_path):
+    """Before, the column was left out where a name of an edit was long."""
+    right = [1] * 86
+    answers = {"original": right, "background-random": right, "size-0.05": [0] * 16 + [1] * 70}
+    there = folder(tmp_path / "p", {"mine": frame(answers)})
+    limits = ("--max-drop", "size-0.05=20", "--max-drop", "background-random=15")
+    text = run_cli("check", there, *limits, code=3, env={"COLUMNS": "80"}).stdout
+    (heading,) = (line for line in text.splitlines() if line.split()[:2] == ["edit", "measure"])
+    (row,) = (line for line in text.splitlines() if line.split()[:1] == ["size-0.05"])
+    assert heading.split()[-2:] == ["limit", "more"]
+    assert re.fullmatch(r"[\d,]+", row.split()[-1]) and row.split()[-2] == "20.00"
 
 
 def test_exit_3_when_the_interval_straddles_the_threshold(predictions):

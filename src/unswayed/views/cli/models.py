@@ -119,7 +119,7 @@ def evaluate(
     if done.unfinished:
         unfinished_shards(done.unfinished, output)
     warn([*done.remarks, *(line for lines in done.warnings.values() for line in lines)])
-    say(*(f"failed: {name}: {shown(reason)}" for name, reason in done.failed.items()))
+    say(*(f"failed: {name}: {'; '.join(shown(reason).splitlines())}" for name, reason in done.failed.items()))
     evaluated = [*done.scored, *done.skipped]
     by_model = read_cards(done.folder) if evaluated else {}
     record = asdict(done)

@@ -106,11 +106,12 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
 
     undecided = "more: about how many more photographs would decide with a power of 80 %, if the value stays."
     columns = [
-        *map(Column, ("model", "edit", "measure", "verdict", "n")),
+        *map(Column, ("model", "edit", "measure", "verdict")),
+        Column("n", importance=-1),
         Column("value", lambda row: number(row["value"], f".{digits(row)}f")),
         Column("interval", lambda row: interval(row["low"], row["high"], f".{digits(row)}f")),
-        Column("threshold", lambda row: number(row["threshold"], f".{digits(row)}f")),
-        *([Column("more", note=undecided)] if checks.filter(verdict="cannot tell").height else []),
+        Column("limit", lambda row: number(row["threshold"], f".{digits(row)}f")),
+        *([Column("more", importance=1, note=undecided)] if checks.filter(verdict="cannot tell").height else []),
     ]
     # The interval of a check does not explain these verdicts.
     explained = checks.filter((pl.col("verdict") == "not measured") | (pl.col("reason") == SAME_WEIGHTS))
