@@ -123,10 +123,10 @@ def test_what_is_no_answer_is_an_outcome_of_its_own(
     assert f"{without.height} of {rows.height} questions have no answer and count as wrong" in done.stderr
     for outcome, count in counts.items():
         assert outcome == "answered" or f"{count} {outcome}" in done.stderr
-    table = run_cli("analyze", tmp_path / "out", "--table", "answers", "--format", "json", code=0)
+    table = run_cli("analyze", tmp_path / "out", "--table", "outcomes", "--format", "json", code=0)
     shown = {row["edit"]: row for row in json.loads(table.stdout)}
     assert sum(row["n"] for row in shown.values()) == rows.height
-    assert sum(row["timeout"] for row in shown.values()) == counts["timeout"]
+    assert sum(row["no_reply"] for row in shown.values()) == counts["timeout"] + counts["malformed"]
     assert "\x1b" not in done.output + table.output
     # Paid answers are kept, also refusals; those that never came are asked for again elsewhere.
     before = len(world.requests)

@@ -140,14 +140,14 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             empty="There is no grid of two attributes in these predictions",
             options=_RESAMPLED,
         ),
-        "answers": _part(
+        "outcomes": _part(
             "answers:answer_outcomes",
             "what became of the questions to vision-language models",
             title="Answers of vision-language models",
+            columns="model edit n answered unmatched refused truncated no_reply accuracy",
             notes="Numbers of questions. What is no answer counts as wrong: unmatched, a text that means no class, or "
-            "more than one, such as the example; refused; truncated, longer than max_tokens; malformed, no reply by "
-            "the protocol; timeout; failed, an error of the server. accuracy: in % of all questions; of_answered: in % "
-            "of those with an answer.",
+            "more than one; refused; truncated, longer than max_tokens; no_reply, by the protocol and in time. "
+            "accuracy: in % of all questions.",
             empty="No vision-language model is among these predictions",
             percent=("accuracy", "of_answered"),
         ),
@@ -180,8 +180,7 @@ _TEXTS = (
     "measure verdict reason set note factor norm region method class worst_model grouping example"
 )
 _COUNTS = (
-    "n runs net_n edits models levels more photographs n_right n_wrong "
-    "answered unmatched refused truncated malformed timeout failed"
+    "n runs net_n edits models levels more photographs n_right n_wrong answered unmatched refused truncated no_reply"
 )
 _FLAGS = "white_box returns"
 

@@ -9,7 +9,8 @@ from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, ea
 
 from . import schema
 
-OUTCOMES = ("answered", "unmatched", "refused", "truncated", "malformed", "timeout", "failed")
+OUTCOMES = ("answered", "unmatched", "refused", "truncated", "no_reply")
+NO_REPLY = ("malformed", "timeout", "failed")
 
 
 def answer_outcomes(predictions: Predictions) -> pl.DataFrame:
@@ -20,7 +21,8 @@ def answer_outcomes(predictions: Predictions) -> pl.DataFrame:
         return pl.DataFrame(schema=columns)
     rows = []
     for _, frame in each_model(predictions, [*COLUMNS, "outcome", "answer_text"]):
-        asked = frame.filter(pl.col("outcome").is_not_null())
+        outcome = pl.when(pl.col("outcome").is_in(NO_REPLY)).then(pl.lit("no_reply")).otherwise(pl.col("outcome"))
+        asked = frame.filter(pl.col("outcome").is_not_null()).with_columns(outcome.alias("outcome"))
         for (model, edit), group in asked.group_by("model", "edit", maintain_order=True):
             answered = pl.col("outcome") == "answered"
             texts = group.filter(pl.col("outcome") == "unmatched")["answer_text"].drop_nulls().mode().sort()

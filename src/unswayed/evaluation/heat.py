@@ -13,6 +13,7 @@ from unswayed.errors import BadPicture, UserError, need
 from unswayed.labels import LabelSpace
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
+from unswayed.tasks import task_of
 
 from .channels import activation_maps
 from .evaluator import is_evaluated
@@ -180,6 +181,8 @@ def explain_pairs(
 
 
 def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: bool) -> list[Maps]:
+    if (task := task_of(card.get("task"))) != "classify":
+        raise UserError(f"its task is `{task}`")
     labels = LabelSpace.from_json(card["labels"]) if "labels" in card else None
     model = open_model(str(card.get("spec", name)), labels=labels, trust=trust)
     if not is_evaluated(model, card):

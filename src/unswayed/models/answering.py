@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from unswayed.labels import LabelSpace
+from unswayed.specs import slug_of
 from unswayed.tasks import Task
 
 
@@ -38,6 +39,34 @@ class Answer:
     text: str | None = None
     outcome: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Identified:
+    """How every model under test is named and described; `stated_transform()` is its preprocessing as JSON."""
+
+    @property
+    def spec(self: Any) -> str:
+        """What opens this model again: its name, or the model behind its alias."""
+        return str(self.origin.get("spec", self.name))
+
+    @property
+    def slug(self: Any) -> str:
+        """The name as a valid file name."""
+        return slug_of(self.name)
+
+    def card(self: Any) -> dict[str, Any]:
+        """Everything that identifies this model, as JSON."""
+        return {
+            "model": self.name,
+            "task": self.task,
+            "weights_sha256": self.weights_hash,
+            "transform": self.stated_transform(),
+            "labels": self.labels.to_json(),
+            "classes": len(self.labels.classes),
+            "precision": self.precision,
+            "device": str(self.device).split(":")[0],
+            "origin": dict(self.origin),
+        }
 
 
 class TestedModel(Protocol):

@@ -17,9 +17,10 @@ from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError
 from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
-from unswayed.specs import Spec, slug_of
+from unswayed.specs import Spec
 from unswayed.tasks import Task
 
+from .answering import Identified
 from .foreign_transforms import as_transform
 from .heat import HeatLayer, find_heat_layer
 from .runtime import evaluating, true_float32
@@ -31,7 +32,7 @@ Where = Mapping[str, str | None]  # the device and the precision that a model is
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier:
+class Classifier(Identified):
     """An image classifier, as every source of models returns it; it also wraps a user's own module.
 
     Called with transformed pictures, a float tensor (N, 3, crop, crop), it returns (N, classes) logits.
@@ -77,16 +78,6 @@ class Classifier:
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 60 else f"{self.name[:29]}…{self.name[-30:]}"
         return f"Classifier('{name}': {len(self.labels.classes)} classes, crop {self.transform.crop}, {self.device})"
-
-    @property
-    def spec(self) -> str:
-        """What opens this model again: its name, or the model behind its alias."""
-        return str(self.origin.get("spec", self.name))
-
-    @property
-    def slug(self) -> str:
-        """The name as a valid file name."""
-        return slug_of(self.name)
 
     @functools.cached_property
     def weights_hash(self) -> str:
@@ -193,19 +184,8 @@ class Classifier:
                 run=f"unswayed fit-head SOURCE -m MODEL -o DIR --frame {frame}",
             )
 
-    def card(self) -> dict[str, Any]:
-        """Everything that identifies this model, as JSON."""
-        return {
-            "model": self.name,
-            "task": self.task,
-            "weights_sha256": self.weights_hash,
-            "transform": self.transform.to_json(),
-            "labels": self.labels.to_json(),
-            "classes": len(self.labels.classes),
-            "precision": self.precision,
-            "device": str(self.device).split(":")[0],
-            "origin": dict(self.origin),
-        }
+    def stated_transform(self) -> dict[str, Any]:
+        return self.transform.to_json()
 
 
 def classifier_of(

@@ -21,10 +21,9 @@ import numpy as np
 from unswayed.choices import check_choice
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, own
-from unswayed.specs import slug_of
 from unswayed.tasks import Task
 
-from .answering import Answer
+from .answering import Answer, Identified
 
 Fit = Literal["letterbox", "center", "squash"]
 Channels = Literal["RGB", "BGR"]
@@ -112,7 +111,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectModel:
+class ObjectModel(Identified):
     """A detector or segmenter, as every source of them returns it; it also wraps a user's own function.
 
     find: prepared pictures -> for each (boxes or masks, classes, scores), or a map of classes; in pixels of the input
@@ -143,15 +142,6 @@ class ObjectModel:
         if not 0 <= self.threshold <= 1:
             raise UserError(f"{self.name}: the least score is {self.threshold}", allowed="0 to 1")
 
-    @property
-    def spec(self) -> str:
-        """What opens this model again: its name, or the model behind its alias."""
-        return str(self.origin.get("spec", self.name))
-
-    @property
-    def slug(self) -> str:
-        return slug_of(self.name)
-
     @functools.cached_property
     def weights_hash(self) -> str:
         """SHA-256 of the weights, or of the answers where they are not known."""
@@ -170,19 +160,8 @@ class ObjectModel:
                 digest.update(b"" if values is None else np.ascontiguousarray(values).tobytes())
         return digest.hexdigest()
 
-    def card(self) -> dict[str, Any]:
-        """Everything that identifies this model, as JSON."""
-        return {
-            "model": self.name,
-            "task": self.task,
-            "weights_sha256": self.weights_hash,
-            "transform": {"score": self.threshold, **({} if self.inputs is None else asdict(self.inputs))},
-            "labels": self.labels.to_json(),
-            "classes": len(self.labels.classes),
-            "precision": self.precision,
-            "device": str(self.device).split(":")[0],
-            "origin": dict(self.origin),
-        }
+    def stated_transform(self) -> dict[str, Any]:
+        return {"score": self.threshold, **({} if self.inputs is None else asdict(self.inputs))}
 
     def prepare(self, image: np.ndarray) -> Prepared:
         """A picture (H, W, 3) uint8 RGB as `answer` takes it."""

@@ -16,10 +16,10 @@ import numpy as np
 
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, imagenet
-from unswayed.specs import Spec, slug_of
+from unswayed.specs import Spec
 from unswayed.tasks import Task
 
-from .answering import Answer
+from .answering import Answer, Identified
 from .chat_server import KEY, ChatServer
 from .label_mapping import labels_from
 from .questions import CHOICE, FREE, Question, Reply, Shown, interpret, question
@@ -44,7 +44,7 @@ class Talker(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class VisionLanguageModel:
+class VisionLanguageModel(Identified):
     """A model that names the object in a picture. ask: `choice` or `free`; pixels: the longest side that is sent."""
 
     name: str
@@ -61,37 +61,17 @@ class VisionLanguageModel:
     task: ClassVar[Task] = "answer"
 
     @property
-    def spec(self) -> str:
-        return str(self.origin.get("spec", self.name))
-
-    @property
-    def slug(self) -> str:
-        return slug_of(self.name)
-
-    @property
     def weights_hash(self) -> str:
         return self.talker.identity
 
-    @property
-    def answers_hash(self) -> str:
-        return self.talker.identity
+    answers_hash = weights_hash
 
     @property
     def nbytes(self) -> int:
         return self.talker.nbytes
 
-    def card(self) -> dict[str, Any]:
-        return {
-            "model": self.name,
-            "task": self.task,
-            "weights_sha256": self.weights_hash,
-            "transform": {"longest_side": self.pixels, "format": "PNG"},
-            "labels": self.labels.to_json(),
-            "classes": len(self.labels),
-            "precision": self.precision,
-            "device": str(self.device).split(":")[0],
-            "origin": dict(self.origin),
-        }
+    def stated_transform(self) -> dict[str, Any]:
+        return {"longest_side": self.pixels, "format": "PNG"}
 
     def prepare(self, image: np.ndarray) -> Shown:
         scale = self.pixels / max(image.shape[:2])

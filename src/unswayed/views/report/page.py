@@ -191,7 +191,7 @@ def _extra_sections(predictions: Path, settings: ReportSettings, findings: Findi
 def _outside_sections(findings: Findings) -> list[Section]:
     """Return one section for each analysis of another installed package, and one about answers in words."""
     sections = []
-    asked = ["answers"] if "answer" in findings.facts.tasks else []
+    asked = ["outcomes"] if "answer" in findings.facts.tasks else []
     for name in [*asked, *filterfalse(ANALYSES.is_own, ANALYSES)]:
         from unswayed.analyses.tables import analyze
 
