@@ -23,21 +23,25 @@ OVERLAP = 0.5  # the least IoU of a box or mask with the object's own at which i
 
 @dataclass(frozen=True)
 class TaskWords:
-    """The words for a task: a model that does it, the share of right answers, and a right and a wrong answer."""
+    """The words for a task: a model that does it, the share of right answers, in full and for a narrow column, and a
+    right and a wrong answer."""
 
     model: str
     measure: str
+    short: str
     right: str
     wrong: str
 
 
 WORDS: dict[Task, TaskWords] = {
-    "classify": TaskWords("classifier", "accuracy", "right", "wrong"),
-    "detect": TaskWords("detector", "detection rate", "found", "missed"),
-    "segment": TaskWords("segmenter", "segmentation rate", "segmented", "missed"),
-    "answer": TaskWords("vision-language model", "answer accuracy", "right", "wrong"),
+    "classify": TaskWords("classifier", "accuracy", "acc.", "right", "wrong"),
+    "detect": TaskWords("detector", "detection rate", "rate", "found", "missed"),
+    "segment": TaskWords("segmenter", "segmentation rate", "rate", "found", "missed"),
+    "answer": TaskWords("vision-language model", "answer accuracy", "acc.", "right", "wrong"),
 }
-_SEVERAL = TaskWords("model", "share of right answers", "right", "wrong")
+_SEVERAL = TaskWords("model", "share of right answers", "right", "right", "wrong")
+_MARKUP = re.compile(r"(<script.*?</script>|<style.*?</style>|<[^>]*>)", re.S)
+_LABEL = re.compile(r'\b(?:aria-label|alt)="[^"]*"')
 _MEASURE = re.compile(r"\b([Aa])ccurac(y|ies)\b")
 
 
@@ -49,7 +53,8 @@ def words_of(tasks: Task | Iterable[Task]) -> TaskWords:
 
 def worded(text: str, tasks: Task | Iterable[Task]) -> str:
     """A text about accuracy with the word for these tasks in its place."""
-    measure = words_of(tasks).measure
+    words = words_of(tasks)
+    measure = words.measure
     if measure == "accuracy":
         return text
     first, _, rest = measure.partition(" of ")  # shares of right answers, detection rates
@@ -60,7 +65,19 @@ def worded(text: str, tasks: Task | Iterable[Task]) -> str:
         found = measure if match[2] == "y" else several
         return found.capitalize() if match[1] == "A" else found
 
-    return _MEASURE.sub(word, text)
+    return _MEASURE.sub(word, text).replace("acc. %", f"{words.short} %")
+
+
+def worded_page(html: str, tasks: Task | Iterable[Task]) -> str:
+    """The same for HTML: only texts are changed, and labels for screen readers, but no names, styles or scripts.
+
+    >>> worded_page('<p id="accuracy" aria-label="accuracy">accuracy</p>', "detect")
+    '<p id="accuracy" aria-label="detection rate">detection rate</p>'
+    """
+    parts = _MARKUP.split(html)
+    parts[::2] = (worded(text, tasks) for text in parts[::2])
+    parts[1::2] = (_LABEL.sub(lambda match: worded(match[0], tasks), part) for part in parts[1::2])
+    return "".join(parts)
 
 
 def task_of(value: object) -> Task:

@@ -88,6 +88,8 @@ def test_suppression_keeps_overlapping_boxes_of_different_classes() -> None:
     boxes = np.array([[0, 0, 10, 10], [1, 0, 11, 10], [1, 0, 11, 10]], np.float32)
     kept, classes, scores = suppressed((boxes, np.array([0, 0, 1]), np.array([0.9, 0.8, 0.7], np.float32)), 0.45)
     assert classes.tolist() == [0, 1] and np.allclose(scores, [0.9, 0.7]) and kept.shape == (2, 4)
+    alone = suppressed((boxes[:2], np.array([0, 0]), np.array([0.9, 0.8], np.float32)), 0.45)
+    assert [part.shape for part in alone] == [(1, 4), (1,), (1,)]
 
 
 @given(

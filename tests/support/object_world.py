@@ -66,6 +66,13 @@ def cornered(b, c, s):
 
 
 def xywh(): return ObjectModel(finding(cornered), NAMES)
+def of_size(b, c, s):
+    b = b.reshape(-1, 4)
+    kept = (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]) > 4000
+    return b[kept], c[kept], s[kept]
+
+
+def large(): return ObjectModel(finding(of_size), NAMES)
 def shares(): return ObjectModel(finding(lambda b, c, s: (b.reshape(-1, 4) / 256, c, s)), NAMES)
 def blind(): return ObjectModel(finding(lambda b, c, s: (b[:0], c[:0], s[:0])), NAMES)
 def unsure(): return ObjectModel(finding(lambda b, c, s: (b, c, s * 0.2)), NAMES)

@@ -25,6 +25,7 @@ from .contract import clearly_better, sanity_sample, suspect_order
 from .judging import Columns, Truth, box_overlaps, judged_rows, mask_overlap
 
 TRIED = 48  # originals that other inputs are tried on
+FITTING = 0.7  # the least share of the objects of a seen class that another box format must fit
 NEAR = 0.1  # the least IoU of a box that lies at the object without fitting it
 ENOUGH = 20  # originals from which a rate near zero is suspicious
 RARELY = 0.05  # a rate near zero
@@ -107,7 +108,10 @@ class _Check:
         prepared = [self.model.prepare(image) for image in images]
         if self.model.task == "detect":
             for text, change in _CHANGES.items():
-                yield f"the boxes. With {text}", self._right(self.model.answer(prepared, change))
+                right = self._right(self.model.answer(prepared, change))
+                # The right format fits nearly all objects whose class is seen at all; a lucky one only some.
+                if right.mean() >= FITTING * self._seen().mean():
+                    yield f"the boxes. With {text}", right
         for text, inputs in _inputs(self.model.inputs):
             other = replace(self.model, inputs=inputs)
             try:
@@ -134,6 +138,13 @@ class _Check:
         return cause.explanation.replace("accuracy would be", "of what it finds, right would be"), cause.accuracy * len(
             at
         ) / len(self.stated)
+
+    def _seen(self) -> np.ndarray:
+        """On which of the originals the object's class is found anywhere."""
+        pairs = zip(self.answers, self.truths, strict=True)
+        members = self.mapping.members
+        return np.array([np.isin(answer.classes[answer.scores >= answer.threshold], members[truth.label]).any()
+                         for answer, truth in pairs])  # fmt: skip
 
     def _near(self) -> int:
         """On how many of the originals that are not found a box of the right class lies without fitting."""

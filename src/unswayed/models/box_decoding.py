@@ -44,7 +44,8 @@ def suppressed(found: Found, overlap: float) -> Found:
     from torchvision.ops import batched_nms
 
     boxes, classes, scores = found
-    kept = batched_nms(*(torch.as_tensor(np.ascontiguousarray(part)) for part in (boxes, scores, classes)), overlap)
+    parts = (torch.as_tensor(np.ascontiguousarray(part)) for part in (boxes, scores, classes))
+    kept = batched_nms(*parts, overlap).numpy()
     return boxes[kept], classes[kept], scores[kept]
 
 

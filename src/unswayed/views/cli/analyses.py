@@ -89,14 +89,14 @@ def analyze(
         text = "" if drawn else format_table(curve, chosen, digits={against: 4}, title=title)
         content = figure_bytes(against_figure(curve, against), suffix[1:]) if drawn else text.encode()
     elif wide:
-        content = drop_tables.wide_text(frame, measure, chosen, remarks).encode()
+        content = drop_tables.wide_text(frame, measure, chosen, remarks, drop_tables.tasks_of(predictions)).encode()
     else:
         levels = drop_tables.swept(predictions, settings.benchmark) if frame.is_empty() else ""
         # A terminal gets colors; typer removes them where the output goes into a file or another program.
         color = output is None and "NO_COLOR" not in os.environ
         content = drop_tables.analysis_text(
             frame, settings.table, chosen, settings.by, settings.level, remarks, levels, color,
-            drop_tables.suspicious_models(predictions),
+            drop_tables.suspicious_models(predictions), drop_tables.tasks_of(predictions),
         ).encode()  # fmt: skip
     if output is not None:
         write_bytes(output, content)

@@ -14,8 +14,9 @@ from unswayed.analyses.drops.sweeps import levels_found
 from unswayed.choices import WideMeasure
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, read_facts
-from unswayed.evaluation.model_cards import read_cards, read_failures, sentences, suspicion_in
+from unswayed.evaluation.model_cards import read_cards, read_failures, sentences, suspicion_in, tasks_in
 from unswayed.evaluation.predictions import each_model, model_names, overlap_of
+from unswayed.tasks import Task, worded
 from unswayed.views.tables import Cell, Column, Row, Table, format_table, interval_of
 from unswayed.views.text import number, plural, probability
 
@@ -33,12 +34,13 @@ def analysis_text(
     found: str = "",
     color: bool = False,
     suspicious: Collection[str] = (),
+    tasks: Collection[Task] = (),
 ) -> str:
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
     `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks:
     sentences that a reader of the numbers must know; below the table in the formats for people. found: what there is
-    instead of a sweep, where the table is empty. suspicious: models whose blocks are marked.
+    instead of a sweep, where the table is empty. suspicious: models whose blocks are marked; tasks: of the models.
     """
     shown = table_facts(table)
     if table == "drops":
@@ -54,7 +56,8 @@ def analysis_text(
         title, notes = shown.title, shown.notes if frame.height else none
     blocks = "model" if any(column.heading == "model" for column in columns) else None
     marks = dict.fromkeys(suspicious, " (suspicious, see the note below)")
-    return Table(frame, columns, title, notes, remarks, blocks, _style, marks).text(format, color)
+    made = Table(frame, columns, title, notes, remarks, blocks, _style, marks)
+    return worded_table(made, tasks).text(format, color)
 
 
 # What is left out last where a terminal is too narrow: what a row is about, then its numbers.
@@ -186,7 +189,13 @@ def _notes(frame: pl.DataFrame, compact: bool) -> str:
 MARKS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 
-def wide_text(drops: pl.DataFrame, measure: WideMeasure, format: str, remarks: Sequence[str] = ()) -> str:
+def wide_text(
+    drops: pl.DataFrame,
+    measure: WideMeasure,
+    format: str,
+    remarks: Sequence[str] = (),
+    tasks: Collection[Task] = (),
+) -> str:
     """Return the drop table as text with one row per model and one column per edit.
 
     Accuracy on the originals in percent, then drops in points (or accuracies in percent), the average last; the best
@@ -219,7 +228,8 @@ def wide_text(drops: pl.DataFrame, measure: WideMeasure, format: str, remarks: S
     if attacked:
         notes += " The white-box results of " + ", ".join(sorted({model for model, _ in attacked})) + " are never best."
     title = "Dropped accuracy by model and edit" if measure == "drop" else "Accuracy by model and edit"
-    return Table(frame, [Column("model"), *map(column, names)], title, notes, remarks).text(format)
+    table = Table(frame, [Column("model"), *map(column, names)], title, notes, remarks)
+    return worded_table(table, tasks).text(format)
 
 
 def wide_table(drops: pl.DataFrame, measure: WideMeasure = "drop") -> pl.DataFrame:
@@ -292,6 +302,27 @@ def remark_lines(
         calls = [(name if other is None else f"{name} in {folder}", folder, name) for name, folder in known]
         lines.append(f"Note: {overlap_of(calls)}.")
     return list(dict.fromkeys(lines))
+
+
+def worded_table(table: Table, tasks: Collection[Task]) -> Table:
+    """Return the table with the words for these tasks, such as detection rate for accuracy."""
+    columns = [
+        replace(
+            column,
+            heading=worded(column.heading, tasks),
+            note=worded(column.note, tasks),
+            value=column.heading if column.value is None else column.value,
+        )
+        for column in table.columns or ()
+    ]
+    return replace(
+        table, columns=columns, title=worded(table.title or "", tasks), notes=worded(table.notes or "", tasks)
+    )
+
+
+def tasks_of(predictions: str | Path) -> frozenset[Task]:
+    """Return the tasks of the models, for the words of their tables."""
+    return frozenset(tasks_in(read_cards(predictions)).values())
 
 
 def suspicious_models(predictions: str | Path) -> frozenset[str]:

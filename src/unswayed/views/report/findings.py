@@ -26,7 +26,7 @@ from unswayed.analyses.statistics.paired import IntervalSettings
 from unswayed.edits import edit_named_in
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts, without_doubted
-from unswayed.evaluation.model_cards import remarks, suspicions
+from unswayed.evaluation.model_cards import remarks, suspicions, tasks_in
 from unswayed.evaluation.predictions import in_memory
 
 from .section import series, short_names
@@ -59,6 +59,7 @@ class Findings:
 
             curves = accuracy_curves(answers, facts=facts)
             self.sweeps = curves, curve_fits(answers, **resampling), thresholds(answers, **resampling)
+        self.tasks = tasks_in(facts.cards, drops["model"].unique().to_list())
         self.models = ranked(drops)  # the one that drops least on average first
         self.series = series(self.models)  # their places in the palette
         rows = {row["model"]: row for row in drops.filter(kind=AVERAGE).iter_rows(named=True)}
@@ -100,7 +101,9 @@ class Findings:
         return groups
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number as text if it has none."""
+        """Return the name of a class, or its number as text if it has none; a detector may find nothing."""
+        if label == -1:
+            return "nothing"
         return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
 
     def named(self, table: pl.DataFrame) -> pl.DataFrame:

@@ -14,14 +14,21 @@ from markupsafe import Markup
 
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
+from unswayed.evaluation.predictions import each_model
+from unswayed.sources.coco import run_length_mask
+from unswayed.tasks import TaskWords, words_of
 from unswayed.views.text import joined, percent, plural, tag
 
 from .findings import Findings
-from .pictures import SIDE, Album, data_address, overlay, picture_sheet
+from .pictures import SIDE, Album, data_address, marked, overlay, picture_sheet
 from .section import Section, chooser, figure_bytes, filtered, paragraphs, render, short
 from .sections import missing_words
 
-LOST, GAINED = "right to wrong", "wrong to right"
+
+def _change(findings: Findings, flip: Flip) -> str:
+    """Return what a flip is called: right to wrong, found to missed, or the reverse."""
+    words = words_of(findings.tasks[flip.model])
+    return f"{words.wrong} to {words.right}" if flip.gained else f"{words.right} to {words.wrong}"
 
 
 def gallery_section(
@@ -31,9 +38,10 @@ def gallery_section(
     flips = findings.flips.shown
     if not flips:
         return Section("flips", "Right to wrong", paragraphs("No edit turned a correct prediction into a wrong one."))
-    wanted = [f"{flip.source_id}/original/0" for flip in flips]
-    wanted += [flip.control_id for flip in flips if flip.control_id is not None]
-    pictures = album.pictures([*wanted, *(flip.sample_id for flip in flips)])
+    shown = [(flip, sample) for flip in flips for sample in (_before(flip), flip.control_id) if sample is not None]
+    plain = album.pictures([*(sample for _, sample in shown), *(flip.sample_id for flip in flips)])
+    pictures = plain | _marked(findings, album, plain, flips)
+    wanted = [_key(findings, flip, sample) for flip, sample in shown]
     # Every photograph is in the page once, hidden, for the cards to refer to, because many flips share one.
     store = {
         sample: f"photograph-{number}" for number, sample in enumerate(dict.fromkeys(wanted)) if sample in pictures
@@ -81,6 +89,38 @@ def _blame(flip: Flip) -> str:
     return f"{change}: control right"
 
 
+def _before(flip: Flip) -> str:
+    return f"{flip.source_id}/original/0"
+
+
+def _key(findings: Findings, flip: Flip, sample: str) -> str:
+    """Return the name of a picture: models that find something have it with their marks."""
+    return sample if findings.tasks[flip.model] not in ("detect", "segment") else f"{sample} for {flip.model}"
+
+
+def _marked(
+    findings: Findings, album: Album, plain: Mapping[str, np.ndarray], flips: Sequence[Flip]
+) -> dict[str, np.ndarray]:
+    """Return the pictures of flips with the boxes and masks of the detectors and segmenters, by their names."""
+    wanted = {
+        (flip.model, sample): _key(findings, flip, sample)
+        for flip in flips
+        for sample in (_before(flip), flip.control_id or "", flip.sample_id)
+        if sample in plain and _key(findings, flip, sample) != sample
+    }
+    stored = {str(findings.facts.cards[model].get("model", model)): model for model, _ in wanted}
+    marks = {}
+    columns = ("model", "sample_id", "correct", "box", "mask")
+    for name, rows in each_model(findings.predictions, columns, models=list(stored)) if stored else ():
+        samples = [sample for model, sample in wanted if model == stored[name]]
+        for _, sample, right, box, runs in rows.filter(pl.col("sample_id").is_in(samples)).iter_rows():
+            picture = plain[sample]
+            region = None if runs is None else run_length_mask(runs, *picture.shape[:2]) > 0
+            drawn = marked(picture, album.mask(sample), box, region, bool(right))
+            marks[wanted[stored[name], sample]] = drawn
+    return marks
+
+
 def _near(flip: Flip) -> str:
     if flip.gained or flip.same_superclass is None:
         return ""
@@ -95,17 +135,19 @@ def _card(
     heat: Sequence[np.ndarray],
 ) -> dict[str, Any]:
     """Return what the card of a flip and its dialog show; store: the names of the stored pictures."""
+    words = words_of(findings.tasks[flip.model])
     truth, before, answer = (findings.class_name(label) for label in (flip.label, flip.before, flip.after))
     still, meaning = flip.after_true_probability, findings.meanings.get(flip.edit, "")
     named = None if flip.control_answer is None else findings.class_name(flip.control_answer)
-    control = _answer(named, flip.control_probability, flip.control_correct) if named is not None else None
+    control = _answer(named, flip.control_probability, flip.control_correct, words) if named is not None else None
+    edited = _key(findings, flip, flip.sample_id)
     facts = [
         ("Model", None, flip.model),
         ("Edit", None, f"{findings.words[flip.edit]} ({meaning})" if meaning else findings.words[flip.edit]),
         ("True class", None, truth),
-        ("Before", flip.before_probability, _answer(before, flip.before_probability, not flip.gained)),
+        ("Before", flip.before_probability, _answer(before, flip.before_probability, not flip.gained, words)),
         ("In the control", flip.control_probability, control),
-        ("After", flip.after_probability, _answer(answer, flip.after_probability, flip.gained)),
+        ("After", flip.after_probability, _answer(answer, flip.after_probability, flip.gained, words)),
         ("True class after", still, None if still is None else f"{truth}, {percent(still)}"),
         ("To blame", None, _blame(flip)),
         ("Kind of mistake", None, _near(flip)),
@@ -120,19 +162,19 @@ def _card(
         "truth": truth,
         "before": before,
         "answer": answer,
-        "change": GAINED if flip.gained else LOST,
+        "change": _change(findings, flip),
         "blame": _blame(flip),
         "near": _near(flip),
-        "photograph": store.get(f"{flip.source_id}/original/0"),
-        "control": store.get(flip.control_id or ""),
-        "edited": data_address(pictures[flip.sample_id]) if flip.sample_id in pictures else None,
+        "photograph": store.get(_key(findings, flip, _before(flip))),
+        "control": store.get(_key(findings, flip, flip.control_id or "")),
+        "edited": data_address(pictures[edited]) if edited in pictures else None,
         "heat": [data_address(picture) for picture in heat],
         "facts": facts,
     }
 
 
-def _answer(name: str, share: float | None, right: bool | None) -> str:
-    return f"{name}, {percent(share)}: {'right' if right else 'wrong'}"
+def _answer(name: str, share: float | None, right: bool | None, words: TaskWords) -> str:
+    return f"{name}, {percent(share)}: {words.right if right else words.wrong}"
 
 
 MOST_TOGETHER, MOST_MODELS = 3, 6  # flips and models side by side

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import filterfalse
 from pathlib import Path
@@ -26,6 +26,7 @@ from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
 from unswayed.files.whole import check_writable, write_bytes
 from unswayed.scene import LOOK_BELOW
+from unswayed.tasks import worded, worded_page
 from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, tag
 
@@ -119,9 +120,14 @@ def write_report(
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
         doubts, sentences = [f"Suspicious: {suspicion}." for suspicion in findings.suspicions], verdict(findings)
         first = _verdict_section(findings, album, doubts, remarks)
-        shown = [first, *(section for section in sections if section is not None)]
+        tasks = findings.facts.tasks
+        shown = [
+            replace(section, title=worded(section.title, tasks), body=Markup(worded_page(section.body, tasks)))
+            for section in (first, *sections)
+            if section is not None
+        ]
         tables = csv_files(shown)
-        page = render_page(shown, settings.title, _subtitle(findings), data, tables).encode()
+        page = render_page(shown, worded(settings.title, tasks), _subtitle(findings), data, tables).encode()
         files = write_assets(Path(settings.assets), shown, tables) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")

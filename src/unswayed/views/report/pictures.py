@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import polars as pl
 
 from unswayed.errors import BadPicture
 from unswayed.files.whole import sha256
-from unswayed.sources.pictures import read_picture
+from unswayed.sources.pictures import read_mask, read_picture
 from unswayed.views.text import plural
 
 from .section import drawing, figure_bytes, new_figure
@@ -66,6 +67,21 @@ class Album:
 
     def picture(self, sample_id: str) -> np.ndarray | None:
         return self.pictures([sample_id]).get(sample_id)
+
+    def mask(self, sample_id: str) -> np.ndarray | None:
+        """Return the object's mask in a picture, (H, W) float; None if there is none."""
+        path = PurePosixPath(self.masks.get(sample_id) or "..")
+        if self.root is None or path.is_absolute() or ".." in path.parts:
+            return None
+        with contextlib.suppress(BadPicture, OSError):
+            return read_mask(self.root / path)
+        return None
+
+    @cached_property
+    def masks(self) -> Mapping[str, str]:
+        if self.manifest is None or not {"sample_id", "mask_path"} <= set(self.manifest.columns):
+            return {}
+        return dict(self.manifest.select("sample_id", "mask_path").drop_nulls().iter_rows())
 
     def remarks(self) -> list[str]:
         """Return a line about the pictures asked for that have changed, and one about those that cannot be read."""
@@ -158,6 +174,26 @@ def outlined(image: np.ndarray, mask: np.ndarray, color: tuple[int, int, int] = 
 
     contours, _ = cv2.findContours((mask > 0.5).astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     return cv2.drawContours(image.copy(), contours, -1, color, max(1, len(image) // 110))
+
+
+RIGHT, WRONG = (40, 200, 90), (240, 60, 50)
+
+
+def marked(
+    image: np.ndarray, truth: np.ndarray | None, box: Sequence[float] | None, region: np.ndarray | None, right: bool
+) -> np.ndarray:
+    """Return the picture with the object's outline in white, and what a model found in green or, if wrong, in red."""
+    import cv2
+
+    color, line = RIGHT if right else WRONG, max(2, len(image) // 90)
+    picture = image.copy()
+    if region is not None:
+        picture[region] = (0.55 * picture[region] + 0.45 * np.array(color)).astype(np.uint8)
+        picture = outlined(picture, region, color)
+    elif box is not None:
+        left, top, far, bottom = (int(round(value)) for value in box)
+        picture = cv2.rectangle(picture, (left, top), (far - 1, bottom - 1), color, line)
+    return picture if truth is None else outlined(picture, truth)
 
 
 def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], names: Sequence[str] = ()) -> Figure:
