@@ -51,9 +51,7 @@ class Position(Edit):
         # Whole pixels of the canvas, so that the object's mask is not resampled.
         fewest, most = np.ceil((-low - SLACK) * pool.size), np.floor((1 - high + SLACK) * pool.size)
         wanted = (share * (1 - (high - low)) - low) * pool.size
-        steps = np.clip(np.round(wanted), fewest, np.maximum(fewest, most)) / pool.size
-        if (fewest > most).any():
-            steps = np.where(fewest > most, 0.0, steps)
+        steps = np.where(fewest > most, 0.0, np.clip(np.round(wanted), fewest, np.maximum(fewest, most)) / pool.size)
         placement = after(shift(*steps), inside)
         return relocated(composition, placement, self.start, position=[round(float(value), 4) for value in share])
 

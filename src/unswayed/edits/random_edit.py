@@ -83,7 +83,7 @@ class RandomEdit(v2.Transform):
     def _edited(self, picture: AnyPicture, mask: tv_tensors.Mask) -> tuple[AnyPicture, tv_tensors.Mask]:
         rng = np.random.default_rng(int(torch.randint(2**62, ())))
         may_borrow = self.backgrounds is not None or bool(self.seen)
-        draws = draw(1, self.mixture, rng, () if may_borrow else ("background", "occlusion"))
+        draws = draw(1, self.mixture, rng, () if may_borrow else BORROWERS)
         remembers = self.backgrounds is None and any(self.mixture.weights.get(kind) for kind in BORROWERS)
         edits = bool(draws.kinds.any())
         # One picture in four is remembered even if it is not edited itself: to fill its object costs time.
