@@ -18,7 +18,7 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
 COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
-DEVELOPMENT := app coco dev diffusers masks models studies
+DEVELOPMENT := app coco dev diffusers editors masks models studies
 EXTRAS := datasets fiftyone litert maite mlflow openvino ray s3 wandb
 PYTEST := OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -rs -n 2 --cov --cov-report=
 DEMO ?= demo

@@ -17,6 +17,7 @@ from outside_package import install, path_with
 PARTS = {
     "unswayed.edits": {"hand-shake": "outside_edit:Shake"},
     "unswayed.removals": {"plain": "outside_removal:Plain"},
+    "unswayed.renderers": {"gray": "outside_renderer:open_gray"},
     "unswayed.sources": {"mirror": "outside_source:open_mirror"},
     "unswayed.models": {"hue": "outside_model:open_hue"},
     "unswayed.analyses": {"certainty": "outside_analysis:certainty"},
@@ -44,6 +45,8 @@ if __name__ == "__main__":
     said["certainty"] = json.loads(unswayed("analyze", "predictions", "--table", "certainty", "--format", "json"))
     unswayed("report", "predictions", "-o", "report.html", "--track", "ledger")
     unswayed("edit", sys.argv[1], "--hand-shake", 0.2, "--renderer", "paste", "--removal", "plain", "-o", "shaken.png")
+    unswayed("edit", sys.argv[1], "--size", 0.1, "--renderer", "gray:90", "--removal", "plain", "-o", "gray.png")
+    said["build"] = run_cli("build", "--help", env={"COLUMNS": "200"}).stdout
     said["edits"] = unswayed("edits")
     said["models"] = json.loads(unswayed("models", "--json"))
     unswayed("export", "bench", "--to", "listing", "-o", "listed")
@@ -153,6 +156,15 @@ def test_the_commands_know_the_edit_and_the_removal(outside) -> None:
         assert words in said["edits"]
     record = json.loads((folder / "shaken.json").read_text())
     assert record["request"]["chain"] == [{"edit": "hand-shake", "reach": 0.2, "along": "both"}]
+
+
+def test_the_renderer_is_offered_and_draws(outside) -> None:
+    folder, said = outside
+    assert "puts the object on one gray" in said["edits"] and "gray" in said["build"]
+    record = json.loads((folder / "gray.json").read_text())
+    assert record["rendered_by"] == {"renderer": "gray:90", "device": "cpu"}
+    picture, mask = (np.asarray(Image.open(folder / name)) for name in ("gray.png", "gray.mask.png"))
+    assert (picture[mask == 0] == 90).all() and (picture[mask == 255] != 90).any()
 
 
 def test_the_source_has_its_own_photographs(outside) -> None:

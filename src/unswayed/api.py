@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from unswayed.choices import Frame, GuidanceName, RendererName, SamplerName
+from unswayed.choices import Frame, GuidanceName, SamplerName
 from unswayed.edits.composition import Impossible
 from unswayed.edits.geometry import resized
 from unswayed.errors import UnswayedWarning, UserError
@@ -27,7 +27,7 @@ def edit(
     mask: PictureLike | Box | None = None,
     *,
     seed: int = 0,
-    renderer: RendererName = "diffusion",
+    renderer: str = "diffusion",
     pixels: int = 256,
     pool: str = Request.pool,
     frame: Frame = "object",

@@ -17,7 +17,6 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 from unswayed.errors import UserError, unknown
 
 Frame = Literal["object", "center", "squash"]
-RendererName = Literal["diffusion", "paste"]
 SamplerName = Literal["auto", "ancestral", "ddim", "dpm", "dpm-sde"]
 GuidanceName = Literal["paper", "released", "calibrated"]
 Precision = Literal["fp32", "bf16", "fp16"]

@@ -108,6 +108,14 @@ class Registry(Generic[T]):
         """How each part is written, for lists of what is allowed."""
         return [(self._own[name].usage if name in self._own else "") or name for name in self.names()]
 
+    def find(self, spec: str) -> tuple[str, str, Part]:
+        """The name in `name` or `name:detail`, the detail, and the declaration, whose usage says if it takes one."""
+        name, _, detail = spec.partition(":")
+        part = self.part(name)
+        if detail and ":" not in part.usage:
+            raise UserError(f"the {self.kind} is '{spec}'", allowed=", ".join(self.usages()))
+        return name, detail, part
+
     def require(self, name: str) -> Part:
         """The declaration; raises UserError if the name is unknown or a package that it needs is missing."""
         if name not in self._own and name not in self._outside:

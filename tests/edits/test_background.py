@@ -35,7 +35,7 @@ def test_generated_backgrounds_start_from_the_photograph_and_need_a_network(kind
     assert kind in str(composition.needs_network)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (*GENERATED, "picture")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (*GENERATED, "picture", "words")])
 def test_replaced_backgrounds_need_no_network(kind: str) -> None:
     composition = applied(make_edit("background", kind=kind))
     assert composition.needs_network is None

@@ -26,6 +26,7 @@ def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:
 def test_the_command_prints_json() -> None:
     printed = json.loads(unswayed("edits", "--json"))
     assert "patches" in printed.pop("removals")
+    assert printed.pop("renderers")["diffusers"]["usage"] == "diffusers:NAME_OR_FOLDER"
     assert printed == json.loads(json.dumps(catalog()))
 
 

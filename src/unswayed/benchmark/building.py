@@ -22,11 +22,12 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.processes import preload, start_server
 from unswayed.jobs.scheduling import Here
 from unswayed.masks.checks import exchanged_masks, mask_record, origins_of, warning_summary
-from unswayed.rendering.layers import Removal, Renderer
+from unswayed.rendering.layers import Removal, Renderer, forecast
 from unswayed.rendering.settings import RENDERER_OPTIONS, removal_of
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import repeated_photographs
 
+from .agreement import check_model, measured_agreement
 from .plan import Plan, labels_hash, only_run, record_facts, settle_card
 from .quality import is_invalid, write_mask_sheet
 from .render import (
@@ -48,10 +49,12 @@ from .rows import (
     ORIGINAL_EDIT,
     SOURCE_EDIT,
     Card,
+    Row,
     counts,
     finished_sources,
     read_rows,
     write_manifest,
+    write_rows,
 )
 from .settings import BuildSettings
 
@@ -146,6 +149,7 @@ def build(
     opened: Renderer | None = None,
     progress: Callable[[Progress], None] | None = None,
     show: Callable[[View], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Built:
     """Build a benchmark of `source` in the folder `output`; settings: a `BuildSettings`, or its fields as keywords.
 
@@ -163,7 +167,8 @@ def build(
 
     opened: an open renderer (`unswayed.rendering.open_renderer`) that has a network, so that several builds share
     one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
-    after every pass of a network; show: with the state of the whole run, workers included.
+    after every pass of a network; show: with the state of the whole run, workers included; say: with how long a
+    pipeline will take without a GPU, before it begins.
     """
     if opened is not None:
         settings = replace(settings, guide=_settled(opened, settings))
@@ -177,7 +182,7 @@ def build(
     unit = "passes" if settings.has_network else "scenes"
     with only_run(root, settings.shard), Monitor(root, "build", unit, show) as monitor:
         start_server(preload(SourceBuilder(plan)))
-        return _build(plan, opened, monitor, progress)
+        return _build(plan, opened, monitor, progress, say)
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
@@ -205,9 +210,17 @@ def _here_possible(settings: BuildSettings) -> bool:
 Make = Callable[[list[str], _Tally], Generator[Summary, None, None]]
 
 
-def _build(plan: Plan, opened: Renderer | None, monitor: Monitor, progress: Callable[[Progress], None] | None) -> Built:
+def _build(
+    plan: Plan,
+    opened: Renderer | None,
+    monitor: Monitor,
+    progress: Callable[[Progress], None] | None,
+    say: Callable[[str], None] | None,
+) -> Built:
     started, root, ids = time.monotonic(), plan.root, plan.source.ids
-    card, passes_of_start, make = _maker(plan, opened, monitor.watch)
+    if plan.settings.agreement is not None:
+        check_model(plan.settings.agreement, plan.settings.device)
+    card, passes_of_start, make = _maker(plan, opened, monitor.watch, say)
     with alone(root / CARD_LOCK, wait=60):
         refresh(root)
         settle_card(root, card, plan.source)
@@ -257,6 +270,8 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
     for row in rows:
         if row.status == FAILED:
             failures.setdefault(row.source_id, str(row.reason))
+    if plan.settings.agreement is not None and not unfinished:
+        rows = _agreeing(plan, rows)
     origins = origins_of({row.source_id: row.values for row in used})
     about_masks = mask_record(origins, len(used))
     warnings = *source.remarks, *warning_summary(notes, origins), *exchanged_masks(source, notes)
@@ -279,7 +294,20 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
     return result
 
 
-def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Callable[[Start], int], Make]:
+def _agreeing(plan: Plan, rows: list[Row]) -> list[Row]:
+    """The rows with what a CLIP-like model says of pictures drawn from words; those that change are written again."""
+    measured, facts = measured_agreement(plan.root, rows, str(plan.settings.agreement), plan.settings.device)
+    changed = {new.source_id for old, new in zip(rows, measured, strict=True) if old != new}
+    for source_id in changed:
+        write_rows(plan.root, source_id, [row for row in measured if row.source_id == source_id])
+    if facts:
+        record_facts(plan.root, agreement=facts)
+    return measured
+
+
+def _maker(
+    plan: Plan, opened: Renderer | None, watch: Watch, say: Callable[[str], None] | None
+) -> tuple[Card, Callable[[Start], int], Make]:
     """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
     has_network = plan.settings.has_network
     devices = engine_of(plan.settings).places(plan.settings) if has_network and opened is None else []
@@ -293,7 +321,7 @@ def _maker(plan: Plan, opened: Renderer | None, watch: Watch) -> tuple[Card, Cal
     plan = plan.on(devices[0]) if devices else plan
     renderer, removal = opened or plan.open_renderer(), removal_of(plan.settings)
     if has_network:
-        make: Make = functools.partial(_here, plan, renderer, removal, watch)
+        make: Make = functools.partial(_here, plan, renderer, removal, watch, say)
     else:
         make = functools.partial(_by_source, plan, removal, watch)
     return plan.card(renderer, removal), functools.partial(passes_of, renderer), make
@@ -311,9 +339,17 @@ def _by_source(
 
 
 def _here(
-    plan: Plan, renderer: Renderer, removal: Removal, watch: Watch, waiting: list[str], tally: _Tally
+    plan: Plan,
+    renderer: Renderer,
+    removal: Removal,
+    watch: Watch,
+    say: Callable[[str], None] | None,
+    waiting: list[str],
+    tally: _Tally,
 ) -> Generator[Summary, None, None]:
     """Build the sources with the network in this process; progress is reported after passes, ten times a second."""
+    if say is not None and (text := forecast(renderer, tally.all_passes)):
+        say(text)
     device = str(renderer.describe().get("device"))
     here, told = Here(device, device, watch), 0.0
 

@@ -17,7 +17,7 @@ from unswayed.files.records import differences, versions
 from unswayed.files.storage import address, local_copy
 from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, sha256, write_json
 from unswayed.rendering.layers import Removal, Renderer
-from unswayed.rendering.settings import guide_of, open_renderer
+from unswayed.rendering.settings import SPEED, guide_of, open_renderer
 from unswayed.sources import Source
 from unswayed.specs import Spec
 
@@ -158,7 +158,7 @@ class Plan:
             **strict,
             **fills,
             "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec)},
-            "renderer": {name: value for name, value in described.items() if name != "batch_size"},
+            "renderer": {name: value for name, value in described.items() if name not in SPEED},
             "device": described.get("device"),
             "guide": self.guide,
             "labels": self.source.labels.to_json(),

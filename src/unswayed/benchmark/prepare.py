@@ -187,7 +187,8 @@ class Preparation:
 
     @functools.cached_property
     def pool(self) -> Pool:
-        return Pool(self.plan.source.ids, self._load, self.plan.settings.size)
+        source = self.plan.source
+        return Pool(source.ids, self._load, self.plan.settings.size, source.labels.classes)
 
     @functools.cached_property
     def backgrounds(self) -> Backgrounds:

@@ -122,11 +122,14 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
     """The picture's faults by the names of `Limits`; None where one cannot occur."""
     picture, mask = answer.image, layers.mask
     alpha = layers.alpha if answer.alpha is None else answer.alpha
+    words = layers.words
+    # Of an object drawn anew from words its surroundings stay, of a background the object.
+    kept = alpha <= 0 if words is not None and words.where == "object" else alpha >= 1
     behind, seam = alpha <= 0, validity.seam(picture, mask)
     faults: dict[str, float | None] = {
         "rate": None if row.requested is None else abs(float((mask > 0.5).mean()) - row.requested),
         "position": _position(row, mask, evidence),
-        "object": validity.changed_share(picture, layers.object, alpha >= 1),
+        "object": validity.changed_share(picture, layers.object, kept),
         "outside": None if answer.generated else validity.changed_share(picture, layers.background, behind),
         "seam": None if seam is None else max(0.0, seam - evidence.seam),
         "crop": validity.crop_loss(mask),
@@ -135,6 +138,8 @@ def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) 
         "complexity": _unreached(picture, layers, evidence),
         **evidence.left,
     }
+    if words is not None and words.prompt:
+        return faults  # another place may be sharper, noisier and have more edges than that of the photograph
     if faults["outside"] == 0:
         return {**faults, "noise": 0.0, "sharpness": 0.0, "edges": 0.0}
     clear = cv2.erode(behind.astype(np.uint8), np.ones((7, 7), np.uint8)) > 0

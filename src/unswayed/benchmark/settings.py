@@ -48,6 +48,14 @@ class BuildSettings(EngineSettings, RenderSettings):
     quality: Annotated[
         Quality, Option("`report` measures every picture's validity, `strict` also makes invalid ones again.")
     ] = "report"
+    agreement: Annotated[
+        str | None,
+        Option(
+            "A CLIP-like model, such as `open_clip:ViT-B-32/openai`, that measures whether pictures show the words "
+            "that they were drawn from [default: not measured].",
+            metavar="MODEL",
+        ),
+    ] = None
     tries: Annotated[
         int, Option("With `--quality strict`: how many new seeds to try before leaving a picture out.")
     ] = 3

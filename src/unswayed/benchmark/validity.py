@@ -36,7 +36,8 @@ class Limits:
     complexity: of a background that was to be simpler or more complex than the photograph's, the
     squared ratio of their amplitudes in the worst octave band, 1 where nothing changed;
     fill_color: how far a color of what fills a removed object's place is from every color around it, in CIELAB scaled
-    to 255; fill_texture: factors of two between the fine texture of the fill and of its surroundings.
+    to 255; fill_texture: factors of two between the fine texture of the fill and of its surroundings;
+    agreement: the share of control pictures that match the words at least as well as one that was drawn from them.
     """
 
     rate: float = 0.0025
@@ -56,6 +57,7 @@ class Limits:
     complexity: float = 1.0
     fill_color: float = 40.0
     fill_texture: float = 2.0
+    agreement: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ _WORDS = {
     "mask": "the mask is all white or inverted",
     "complexity": "the background did not become simpler or more complex as asked: {:.2f} in its worst octave band",
     "fill_color": "the filled area has a color {:.0f} levels from every color around it",
+    "agreement": "{:.0%} of the controls match the words as well as this picture",
     "fill_texture": "the texture of the filled area differs from its surroundings by {:.1f} factors of two",
 }
 

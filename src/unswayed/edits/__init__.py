@@ -41,6 +41,7 @@ EDITS = Registry[type[Edit]](
             for name in ("fog", "rain", "snow", "night", "shadow", "sun")
         },
         "relight": Part(f"{__name__}.relight:Relight", facts={"trains": False}),
+        "object-words": Part(f"{__name__}.object_words:ObjectWords", facts={"trains": False}),
         "reinsertion": Part(f"{__name__}.position:Reinsertion", facts={"trains": False}),
     },
     check=_expected,

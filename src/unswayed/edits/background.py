@@ -12,7 +12,7 @@ import numpy as np
 
 from unswayed.errors import UserError
 
-from .composition import Composition, Drawn, Guidance, Impossible, Picture, Pool, Removed
+from .composition import Composition, Drawn, Guidance, Impossible, Picture, Pool, Removed, Words
 from .edit import Choice, Control, Edit, Level, Need, Range, Text, blend_start, check, parameter
 
 
@@ -133,10 +133,13 @@ GENERATED = {
 }
 KINDS = {
     **{kind: meaning for kind, (meaning, _) in GENERATED.items()},
+    "words": "background drawn from a description in words",
     "random": "object on the background of another photograph",
     "picture": "object on the central square of a picture file",
     **{name: f"object on a pattern drawn by code, {name}" for name in TEXTURES},
 }
+NEEDS_WORDS = "it is drawn from words by a pipeline that reads them (--renderer diffusers:NAME_OR_FOLDER)"
+DESCRIBED = "a description in words, in which {class} stands for the photograph's class"
 STRENGTHS = {"simple": -20.0, "complex": 20.0, "adversarial": 20.0}
 
 
@@ -161,8 +164,10 @@ class Background(Edit):
         shown=Range(1.0, 200.0, step=1.0),
     )
     picture: str | None = parameter(None, Text("the path of a picture file", file=True), "the file of kind picture")
+    prompt: str | None = parameter(None, Text(DESCRIBED), "the description of kind words")
+    negative: str | None = parameter(None, Text("a description in words"), "what kind words must not show")
     band: str = parameter("all", Choice(("all", "high")), "frequencies that simple and complex act on")
-    start: float | None = blend_start(None, " (0.5; 0.25 for pictures and patterns)")
+    start: float | None = blend_start(None, " (0.5; 0.25 for pictures and patterns, 1 for words)")
 
     def __post_init__(self) -> None:
         if self.kind == "inversion" and self.strength:
@@ -171,7 +176,8 @@ class Background(Edit):
         if self.strength is None and self.kind in STRENGTHS:
             object.__setattr__(self, "strength", STRENGTHS[self.kind])
         if self.start is None:
-            object.__setattr__(self, "start", 0.5 if self.kind in (*GENERATED, "random") else 0.25)
+            start = 1.0 if self.kind == "words" else 0.5 if self.kind in (*GENERATED, "random") else 0.25
+            object.__setattr__(self, "start", start)
         check(self)
         given = f"background {self.kind}"
         if self.kind not in STRENGTHS and self.strength:
@@ -182,21 +188,26 @@ class Background(Edit):
             raise UserError(f"{given} has the strength {self.strength:g}", allowed=f"a strength {sign} 0")
         if (self.kind == "picture") != (self.picture is not None):
             raise UserError(f"{given} with the picture {self.picture}", allowed="kind picture and a file")
+        if (self.kind == "words") != bool((self.prompt or "").strip()) or (self.negative and self.kind != "words"):
+            raise UserError(f"{given} with the prompt {self.prompt!r}", allowed="kind words and a description")
 
     @classmethod
     def parse(cls, text: str, **others: Any) -> Self:
-        """Return the edit from a kind, a strength (below 0 simple, above 0 complex, 0 inversion) or a picture file."""
+        """Return the edit from a kind, a strength (below 0 simple, above 0 complex, 0 inversion), a picture file, or a
+        description of at least two words."""
         if text in KINDS:
             return cls(kind=text, **others)
         with contextlib.suppress(ValueError):
             return cls(**{"kind": "inversion", "strength": float(text), **others})
+        if not Path(text).is_file() and " " in text and not Path(text).suffix[1:].isalnum():
+            return cls(kind="words", prompt=text, **others)
         if not Path(text).is_file():
             raise UserError(f"there is no background '{text}'", allowed=cls.usage(), run="unswayed edits")
         return cls(kind="picture", picture=text, **others)
 
     @classmethod
     def usage(cls) -> str:
-        return f"{', '.join(KINDS)}, a strength, or a picture file"
+        return f"{', '.join(KINDS)}, a strength, a picture file, or a description of at least two words"
 
     @classmethod
     def from_controls(cls, values: Mapping[str, Any]) -> Self:
@@ -208,6 +219,12 @@ class Background(Edit):
             given["strength"] = strength if STRENGTHS[kind] > 0 else -strength
         else:
             given = {name: value for name, value in given.items() if name not in ("strength", "band")}
+        if kind != "words":
+            given = {name: value for name, value in given.items() if name not in ("prompt", "negative")}
+        elif not (given.get("prompt") or "").strip():
+            raise UserError("the background 'words' has no description yet", allowed=DESCRIBED)
+        elif not (given.get("negative") or "").strip():
+            given.pop("negative", None)
         if kind != "picture":
             given.pop("picture", None)
         elif given.get("picture") is None:
@@ -227,20 +244,28 @@ class Background(Edit):
     def needs(self) -> tuple[Need, ...]:
         if self.kind == "adversarial":
             return ("network", "guide")
+        if self.kind == "words":
+            return ("network", "words")
         if self.kind in GENERATED:
             return ("network",)
         return ("removal",) if self.kind == "random" else ()
 
     @property
     def level(self) -> Level:
-        """Return the strength, or the kind if it has none."""
-        return float(self.strength or 0.0) if self.kind in ("inversion", "simple", "complex") else self.kind
+        """Return the strength, or the words or the kind if it has none."""
+        if self.kind in ("inversion", "simple", "complex"):
+            return float(self.strength or 0.0)
+        return self.prompt or self.kind
 
     def describe(self) -> str:
+        if self.prompt is not None:
+            return f"{KINDS[self.kind]}: “{self.prompt}”"
         strength = f" (λ = {self.strength:+g})".replace("-", "−") if self.kind in STRENGTHS else ""
         return f"{KINDS[self.kind]}{strength}"
 
     def words(self, chained: bool = False) -> str:
+        if self.prompt is not None:
+            return f"background “{self.prompt}”"
         return "background redrawn" if self.kind == "inversion" else f"{self.kind} background"
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
@@ -249,6 +274,10 @@ class Background(Edit):
             start=max(composition.start, self.start or 0.0),
             requested={**composition.requested, "background": self.kind},
         )
+        if self.prompt is not None:
+            told = changed.told(Words(self.prompt, self.negative))
+            requested = {**changed.requested, "words": told.words.prompt if told.words else self.prompt}
+            return replace(told, needs_network=NEEDS_WORDS, requested=requested)
         if self.kind in GENERATED:
             if self.kind == "adversarial" and composition.label is None:
                 raise Impossible("background adversarial needs the true label, but this scene has none")

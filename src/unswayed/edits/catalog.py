@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from . import all_edits
-from .edit import Choice, Edit, Range, file_parameters, parameters
+from .edit import Choice, Edit, Range, Text, parameters
 from .recipes import RECIPES, named_recipe
 
 
@@ -33,12 +33,12 @@ def edits_table() -> str:
         declared = ", ".join(f"`{parameter}`" for parameter in parameters(edit))
         control = f"`{edit.control}`" if edit.control and edit.control != name else "–"
         rows.append(f"| `{name}` | {edit.description} | {declared} | {control} | {', '.join(edit().needs) or '–'} |")
-        files = dict.fromkeys(file_parameters(edit), "FILE")
+        texts = {key: "FILE" for key, field in parameters(edit).items() if isinstance(field.metadata["allowed"], Text)}
         for parameter, field in parameters(edit).items():
             if explained := getattr(field.metadata["allowed"], "meanings", None):
                 meanings += ["", f"| {name}: {parameter} | meaning | needs |", "| --- | --- | --- |"]
             for choice, meaning in (explained or {}).items():
-                needs = edit.from_controls({**files, parameter: choice}).needs
+                needs = edit.from_controls({**texts, parameter: choice}).needs
                 meanings.append(f"| `{choice}` | {meaning} | {', '.join(needs) or '–'} |")
     return "\n".join([*rows, *meanings]) + "\n"
 

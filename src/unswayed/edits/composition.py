@@ -7,7 +7,7 @@ a placement (an affine map of the unit square), so a chain of edits resamples it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,6 +75,16 @@ class Guidance:
     band: str = "all"
 
 
+@dataclass(frozen=True)
+class Words:
+    """What a pipeline that reads words is told: a prompt, empty for one that describes the photograph as it is;
+    negative: what must not be there; where: what is redrawn, the `background` or the `object`."""
+
+    prompt: str
+    negative: str | None = None
+    where: str = "background"
+
+
 @dataclass(frozen=True, eq=False)
 class Cover:
     """What hides a part of the object: `pixels` (S, S, 3) uint8 where `alpha` (S, S) float32 over the canvas says, of
@@ -95,7 +105,8 @@ class Composition:
     at which blending starts (0 = pasted, no diffusion needed); cropped: whether image and mask are only a part of the
     photograph; requested: requested and random values by name (`pixel_rate` is the share of the picture that the
     visible object must cover, compared with the achieved one; the other names are the edits'); needs_network: the
-    reason why this is not possible without a diffusion network, or None.
+    reason why this is not possible without a diffusion network, or None; words: what a pipeline that reads words
+    draws, or None; class_name: that of the label, if it is known.
     """
 
     scene_id: str
@@ -112,6 +123,8 @@ class Composition:
     cropped: bool = False
     requested: Mapping[str, Any] = field(default_factory=dict)
     needs_network: str | None = None
+    words: Words | None = None
+    class_name: str | None = None
 
     def adjust(self, change: Adjustment, where: str, **requested: object) -> Composition:
         """Return the composition with a change of the pixels of `object`, `background` or `both`."""
@@ -122,10 +135,26 @@ class Composition:
             requested={**self.requested, **requested},
         )
 
+    def told(self, words: Words) -> Composition:
+        """Return the composition with a part redrawn from words, in which `{class}` is the photograph's class; words
+        for the same part are added to those that are already there."""
+        if "{class}" in words.prompt and self.class_name is None:
+            raise Impossible("the words name {class}, but the class of this photograph is not known")
+        text = words.prompt.replace("{class}", self.class_name or "")
+        if self.words is not None:
+            if self.words.where != words.where:
+                raise Impossible("the object and the background cannot both be redrawn from words")
+            text = f"{self.words.prompt}, {text}"
+            negative = ", ".join(filter(None, (self.words.negative, words.negative)))
+            words = replace(words, negative=negative or None)
+        return replace(self, words=replace(words, prompt=text))
+
     @staticmethod
-    def of(framed: Scene) -> Composition:
-        """Return the composition that changes nothing: the edit `original`."""
-        return Composition(framed.id, framed.image, framed.mask, framed.label)
+    def of(framed: Scene, classes: Sequence[str] = ()) -> Composition:
+        """Return the composition that changes nothing: the edit `original`; classes: the names of the labels."""
+        known = framed.label is not None and framed.label < len(classes)
+        name = classes[framed.label] if known and framed.label is not None else None
+        return Composition(framed.id, framed.image, framed.mask, framed.label, class_name=name)
 
 
 # (image (S, S, 3) uint8, mask (S, S) float, seed, label or None) -> the image without its object
@@ -134,11 +163,13 @@ Removal = Callable[[np.ndarray, np.ndarray, int, int | None], np.ndarray]
 
 @dataclass(frozen=True)
 class Pool:
-    """The other scenes of the source, for edits that use them: ids in source order, framed scenes on demand."""
+    """The other scenes of the source, for edits that use them: ids in source order, framed scenes on demand; classes:
+    the names of their labels."""
 
     ids: tuple[str, ...]
     load: Callable[[str], Scene]
     size: int = 256
+    classes: Sequence[str] = ()
 
     def other(self, scene_id: str, rng: np.random.Generator) -> str | None:
         """Return the id of a random usable scene other than `scene_id`; None if there is none."""

@@ -19,6 +19,8 @@ from unswayed.errors import UserError, unknown
 
 from .composition import Composition, Pool
 
+LONGEST_TEXT = 4000  # characters
+
 
 @dataclass(frozen=True)
 class Range:
@@ -98,6 +100,8 @@ class Text:
     def checked(self, name: str, value: object) -> str:
         if not isinstance(value, str):
             raise UserError(f"{name} is {value!r}", allowed=self.meaning, run="unswayed edits")
+        if len(value) > LONGEST_TEXT:
+            raise UserError(f"{name} has {len(value):,} characters", allowed=f"at most {LONGEST_TEXT:,}")
         return value
 
     def describe(self) -> str:
@@ -154,8 +158,8 @@ def as_json(edit: Edit) -> dict[str, Any]:
     return {"edit": edit.name, **{name: value for name, value in values.items() if value is not None}}
 
 
-Control = Literal["inversion", "reinsertion"]
-Need = Literal["network", "removal", "guide"]
+Control = Literal["inversion", "reinsertion", "object-inversion"]
+Need = Literal["network", "removal", "guide", "words"]
 Level = float | str
 
 
@@ -213,7 +217,8 @@ class Edit(ABC):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Return what the edit needs: a diffusion network, object removal (as its control), a classifier as guide."""
+        """Return what the edit needs: a diffusion network, object removal (as its control), a classifier as guide, a
+        pipeline that reads words."""
         return ("removal",) if self.compared_with == "reinsertion" else ()
 
     @property

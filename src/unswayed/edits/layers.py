@@ -19,6 +19,7 @@ from .composition import (
     Original,
     Picture,
     PictureReference,
+    Words,
 )
 from .geometry import in_window, is_identity, placed_object, resized
 
@@ -31,7 +32,8 @@ class Layers:
     background: (S, S, 3) uint8, noised and denoised; start: share of the noise schedule at which blending starts, 0 =
     no diffusion; guidance: or None; label: the true class, for adversarial guidance; seed: of this picture alone;
     needs_network: why it cannot be pasted, or None; visible: (S, S) float32, the object without the parts that
-    something covers, or None if nothing covers it.
+    something covers, or None if nothing covers it; words: what a pipeline that reads words draws, or None; class_name:
+    that of the label, if it is known.
     """
 
     object: np.ndarray
@@ -43,6 +45,8 @@ class Layers:
     seed: int
     needs_network: str | None = None
     visible: np.ndarray | None = None
+    words: Words | None = None
+    class_name: str | None = None
 
     @property
     def mask(self) -> np.ndarray:
@@ -103,7 +107,7 @@ def realize(composition: Composition, backgrounds: Resolver, seed: int) -> Layer
         mixed = (cover.pixels * share + pixels * below) / np.maximum(total, 1e-6)
         pixels, alpha = np.clip(np.round(mixed), 0, 255).astype(np.uint8), total[..., 0].astype(np.float32)
     rendering = composition.start, composition.guidance, composition.label, seed, composition.needs_network
-    return Layers(pixels, alpha, background, *rendering, visible)
+    return Layers(pixels, alpha, background, *rendering, visible, composition.words, composition.class_name)
 
 
 def visible_others(

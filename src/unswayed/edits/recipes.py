@@ -11,6 +11,7 @@ FILE.toml                                  any of these, and chains written out
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import math
 import re
@@ -33,9 +34,11 @@ from . import EDITS, edit_from, make_edit, parse_edit
 from .background import Background
 from .composition import Composition, Pool
 from .edit import Allowed, Edit, Level, Need, Range, allowed, as_json
+from .object_words import ObjectWords
 from .position import Reinsertion
 
 MOST_ITEMS = 10_000
+LONGEST = 60  # characters of a value in an item's name
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Item:
 
     def compose(self, framed: Scene, rng: np.random.Generator, pool: Pool) -> Composition:
         """Apply the whole chain to the framed scene; raises Impossible, with the reason, if that is not possible."""
-        composition = Composition.of(framed)
+        composition = Composition.of(framed, pool.classes)
         for edit in self.chain:
             composition = edit.apply(composition, rng, pool)
         return composition
@@ -133,6 +136,7 @@ ORIGINAL = Item("original")
 CONTROLS = {
     "inversion": Item("inversion", (Background(kind="inversion"),), (("background", 0.0),)),
     "reinsertion": Item("reinsertion", (Reinsertion(),), (("reinsertion", "reinsertion"),)),
+    "object-inversion": Item("object-inversion", (ObjectWords(),), (("object-words", "as it is"),)),
 }
 
 
@@ -224,8 +228,9 @@ def _is_number(text: str) -> bool:
 
 
 def _slug(text: str) -> str:
-    """Return a value as part of a file's name."""
-    return re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")
+    """Return a value as part of a file's name; the end of a long one becomes a hash."""
+    slug = re.sub(r"[^\w.+-]+", "-", Path(text).stem if Path(text).suffix[1:].isalpha() else text).strip("-")
+    return slug if len(slug) <= LONGEST else f"{slug[: LONGEST - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _named(text: str) -> tuple[Item, ...]:
@@ -283,16 +288,19 @@ def open_recipe(spec: str) -> Recipe:
         if not items:
             raise UserError("the recipe is empty", allowed=", ".join(RECIPES), run="unswayed edits")
         return _complete(spec, items)
-    parts = [part for part in re.split(r"[,;\s]+", spec) if part]
-    if mixed := [part for part in parts if part in RECIPES or named_item(part)]:
+    try:
+        return _complete(spec, expression(spec))
+    except UserError:
+        parts = [part for part in re.split(r"[,;\s]+", spec) if part]
+        if not (mixed := [part for part in parts if part in RECIPES or named_item(part)]):
+            raise
         rest = ",".join(part for part in parts if part not in (*mixed, "x", "×"))
         listed = ", ".join(f'"{text}"' for text in (rest, *mixed))
         raise UserError(
             f"the recipe '{spec}' has a sweep and the edit {', '.join(mixed)}",
             allowed=f"a sweep or grid, or a list of edits; for both, a file such as mine.toml with edits = [{listed}]",
             run="unswayed build … --recipe mine.toml",
-        )
-    return _complete(spec, expression(spec))
+        ) from None
 
 
 def _complete(name: str, items: Iterable[Item]) -> Recipe:

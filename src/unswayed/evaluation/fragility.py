@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from unswayed.choices import RendererName
 from unswayed.edits import Edit
 from unswayed.masks.segment import Box
 from unswayed.models.classifier import Classifier
@@ -27,7 +26,7 @@ def fragility(
     *,
     models: Sequence[str | Classifier] = ("lite:0",),
     changes: Sequence[str] | None = None,
-    renderer: RendererName = "paste",
+    renderer: str = "paste",
     steps: int | None = None,
     seed: int = 0,
     device: str | None = None,

@@ -152,6 +152,8 @@ class Diffusion:
             self.exact.check_size(layers.background.shape[0])
         if layers.start <= 0:
             return Rendered(composite(layers.object, layers.alpha, layers.background))
+        if layers.words is not None:
+            return Refused(f"this network reads no words: {layers.needs_network}")
         guidance = layers.guidance
         if guidance is not None and len(self._levels(layers.start)) < 2:
             return Refused(too_few(layers.start, self.steps, self.sampler, self.exact.beta_schedule))

@@ -108,6 +108,20 @@ class Paste:
         return {"renderer": "paste", "feather": self.feather, "device": "cpu"}
 
 
+def forecast(renderer: Renderer, passes: int) -> str | None:
+    """How long so many passes of a network will take where there is no GPU; None if the renderer cannot tell.
+
+    A renderer can tell if it has a method `seconds`, from a number of passes to seconds.
+    """
+    seconds: Callable[[int], float] | None = getattr(renderer, "seconds", None)
+    if seconds is None or not passes or renderer.describe().get("device") != "cpu":
+        return None
+    minutes, rest = divmod(round(seconds(passes)), 60)
+    hours, minutes = divmod(minutes, 60)
+    words = f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"there is no GPU: {passes} steps of the pipeline will take about {words}"
+
+
 def no_network(needed: str) -> Refused:
     """The answer for a picture that cannot be pasted; needed: why."""
     return Refused(f"needs a diffusion network: {needed}")

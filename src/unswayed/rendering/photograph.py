@@ -38,9 +38,20 @@ from unswayed.sources.pictures import PictureLike, mask_of, picture_of, read_mas
 from unswayed.sources.source import slug
 from unswayed.specs import split_specs
 
-from .layers import Backgrounds, Layers, Refused, Removal, Rendered, Renderer, mask_levels, png, written_rate
+from .layers import (
+    Backgrounds,
+    Layers,
+    NetworkRenderer,
+    Refused,
+    Removal,
+    Rendered,
+    Renderer,
+    mask_levels,
+    png,
+    written_rate,
+)
 from .removal import lendable
-from .settings import RENDERER_OPTIONS, RenderSettings, guide_of, open_renderer, removal_of
+from .settings import RENDERER_OPTIONS, RENDERERS, SPEED, RenderSettings, guide_of, open_renderer, removal_of
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,13 @@ class Request(RenderSettings):
 
     def open_renderer(self) -> Renderer:
         return open_renderer(replace(self, guide=self.used_guide))
+
+    def passes(self, renderer: Renderer) -> int:
+        """How many passes of the renderer's network this takes: those of the largest start of its edits."""
+        if not isinstance(renderer, NetworkRenderer):
+            return 0
+        regenerated = any("network" in edit.needs for edit in self.chain)
+        return renderer.passes(max((edit.blends_from for edit in self.chain), default=0.0), regenerated)
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> Request:
@@ -203,7 +221,7 @@ def compose(request: Request, scene: Scene, remove: Removal | None = None) -> tu
     def load(scene_id: str) -> Scene:
         return lendable(frame(source[scene_id], request.frame), request.size)
 
-    pool = Pool(source.ids, load, request.size)
+    pool = Pool(source.ids, load, request.size, source.labels.classes)
     framed = frame(scene, request.frame)
     try:
         composition = Item("edit", request.chain).compose(framed, np.random.default_rng(request.seed), pool)
@@ -245,7 +263,7 @@ def edit_photograph(
         "image": None if image is None else _named(image),
         "mask_png": base64.b64encode(png(mask_levels(mask))).decode(),
         "files": {str(path): sha256(path) for path in files if path is not None},
-        "rendered_by": {name: value for name, value in renderer.describe().items() if name != "batch_size"},
+        "rendered_by": {name: value for name, value in renderer.describe().items() if name not in SPEED},
         "values": dict(composition.requested),
         "requested": composition.requested.get("pixel_rate"),
         "pixel_rate": written_rate(levels),
@@ -340,6 +358,13 @@ def _refuse_untrusted(request: Request) -> None:
     if request.guide is not None and ":" in request.guide:
         for name in split_specs(request.guide):
             refuse_untrusted(name)
+    name, _, part = RENDERERS.find(request.renderer)
+    if not RENDERERS.is_own(name) and (part.runs_code or part.uses_network):
+        raise UserError(
+            f"the record names the renderer '{request.renderer[:200]}', which could run code or use the network",
+            allowed=", ".join(filter(RENDERERS.is_own, RENDERERS)),
+            run="the same command with --trust, if you trust the record",
+        )
     kind, _, name = request.pool.partition(":")
     reaches_out = is_address(name) or any(f"{option}=" in name for option in ("download", "segment"))
     if not SOURCES.is_own(kind) or reaches_out:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, RendererName, SamplerName, check_choice
+from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, SamplerName, check_choice
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, imagenet
+from unswayed.registry import Part, Registry
 
 from .removal import Removal, open_removal
 
@@ -18,10 +19,45 @@ if TYPE_CHECKING:
 
     from .layers import Renderer
 
-NETWORK_ONLY = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision")
+# What some renderers use and others have no use for.
+OPTIONS = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision", "feather")
 DEFAULT_GUIDE = "lite:2"
 # What an open renderer has settled already, and what the record of an edit calls its options.
-RENDERER_OPTIONS = (*NETWORK_ONLY, "device", "feather")
+RENDERER_OPTIONS = (*OPTIONS, "device")
+# What a renderer describes that changes no picture.
+SPEED = ("batch_size", "offload")
+# A part is called with the detail of a spec `name:detail`, or "", and the keywords settings, batch_size and planned of
+# `open_renderer`, and returns the renderer. facts: `network`, whether it has one; `options`, which of OPTIONS it uses.
+RENDERERS = Registry[Callable[..., "Renderer"]](
+    "renderer",
+    {
+        "diffusion": Part(
+            f"{__name__}:_open_diffusion",
+            "blends with the embedded diffusion network, or that of --network",
+            facts={"network": True, "options": OPTIONS[:-1]},
+        ),
+        "paste": Part(
+            f"{__name__}:_open_paste",
+            "uses no diffusion network and does not make the edits that need one",
+            facts={"network": False, "options": ("feather",)},
+        ),
+        "diffusers": Part(
+            f"{__package__}.editors.renderer:open_editor",
+            "draws what words say with an in-painting or instruction pipeline of diffusers",
+            usage="diffusers:NAME_OR_FOLDER",
+            needs=("diffusers", "transformers"),
+            extra="editors",
+            facts={"network": True, "options": ("steps", "precision")},
+        ),
+    },
+)
+RENDERER = Option(
+    lambda: "; ".join(
+        f"`{usage}` {part.help}" for usage, part in zip(RENDERERS.usages(), map(RENDERERS.part, RENDERERS), strict=True)
+    ),
+    metavar="NAME",
+    values=RENDERERS.usages,
+)
 
 
 def parse_facts(texts: Sequence[str]) -> dict[str, str | int | float] | None:
@@ -51,9 +87,7 @@ class RenderSettings:
     follows from it.
     """
 
-    renderer: Annotated[
-        RendererName, Option("`paste` uses no diffusion network and does not make the edits that need one.")
-    ] = "diffusion"
+    renderer: Annotated[str, RENDERER] = "diffusion"
     network: Annotated[
         str | None, Option("The diffusion network [default: the embedded one].", metavar="NAME|FILE")
     ] = None
@@ -99,18 +133,17 @@ class RenderSettings:
     seed: Annotated[int, Option("Random seed.")] = 0
 
     def __post_init__(self) -> None:
-        check_choice("renderer", self.renderer, RendererName)
+        uses = self.uses  # an unknown renderer is refused first
         if self.removal == "auto":
             object.__setattr__(self, "removal", "diffusion" if self.has_network else "patches")
         check_choice("framing", self.frame, Frame)
         check_range("size", self.size, 16, 4096)
         if not 0 <= self.seed < 2**63:
             raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
-        useless = ("feather",) if self.has_network else NETWORK_ONLY
-        if unused := [name for name in useless if getattr(self, name) is not None]:
+        if unused := [name for name in OPTIONS if name not in uses and getattr(self, name) is not None]:
             raise UserError(
                 f"the renderer {self.renderer} has no use for {', '.join(unused)}",
-                allowed="feather and device with paste; all but feather with diffusion",
+                allowed=", ".join((*uses, "device")),
             )
         if self.steps is not None:
             check_range("steps", self.steps, 1, 1000)
@@ -120,12 +153,17 @@ class RenderSettings:
 
     @property
     def has_network(self) -> bool:
-        return self.renderer != "paste"
+        return bool(RENDERERS.find(self.renderer)[2].facts.get("network", True))
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """Which of OPTIONS the renderer uses."""
+        return tuple(RENDERERS.find(self.renderer)[2].facts.get("options", OPTIONS))
 
 
 def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace) -> str | None:
     """The classifier that adversarial backgrounds attack; ImageNet's classes have a default."""
-    if not settings.has_network or settings.guide == "none":
+    if "guide" not in settings.uses or settings.guide == "none":
         return None
     if settings.guide is None and any("guide" in edit.needs for edit in edits) and labels == imagenet():
         return DEFAULT_GUIDE
@@ -150,10 +188,17 @@ def open_renderer(
     planned: how many pictures are to be made, if that is known.
     """
     settings = RenderSettings() if settings is None else settings
-    if settings.renderer == "paste":
-        from .layers import Paste
+    name, detail, _ = RENDERERS.find(settings.renderer)
+    return RENDERERS.load(name)(detail, settings=settings, batch_size=batch_size, planned=planned)
 
-        return Paste() if settings.feather is None else Paste(settings.feather)
+
+def _open_paste(detail: str, settings: RenderSettings, **_: Any) -> Renderer:
+    from .layers import Paste
+
+    return Paste() if settings.feather is None else Paste(settings.feather)
+
+
+def _open_diffusion(detail: str, settings: RenderSettings, batch_size: int | None, planned: int | None) -> Renderer:
     from .diffusion import open_diffusion
 
     return open_diffusion(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unswayed.benchmark import BuildSettings, build
-from unswayed.choices import RendererName, one_line
+from unswayed.choices import one_line
 from unswayed.errors import UserError
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.evaluation.settings import EvaluateSettings
@@ -67,7 +67,7 @@ def repair(
     tests: Sequence[str] = (),
     benchmark: str | Path | None = None,
     recipe: str = RECIPE,
-    renderer: RendererName = "paste",
+    renderer: str = "paste",
     device: str | None = None,
     workers: int | None = None,
     cache: str | Path | None = None,
@@ -199,7 +199,7 @@ class _Steps:
             "settings": self.settings.to_json(),
         }
 
-    def build(self, recipe: str, renderer: RendererName, device: str | None) -> Path:
+    def build(self, recipe: str, renderer: str, device: str | None) -> Path:
         """The benchmark of the photographs that were held out."""
         test = set(self.data.test)
         held = replace(self.scenes, entries=tuple(entry for entry in self.scenes.entries if entry.id in test))

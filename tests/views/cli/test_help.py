@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from command_line import run_cli
+from command_line import refusal, run_cli
 from unswayed.views.cli import COMMANDS
 
 
@@ -33,7 +33,7 @@ def test_completion_offers_the_commands():
     ("command", "option", "choices"),
     [
         ("build", "--frame", "object|center|squash"),
-        ("build", "--renderer", "diffusion|paste"),
+        ("build", "--guidance", "paper|released|calibrated"),
         ("edit", "--sampler", "auto|ancestral|ddim|dpm|dpm-sde"),
         ("evaluate", "--precision", "fp32|bf16|fp16"),
         ("analyze", "--format", "table|csv|json|markdown|latex"),
@@ -45,6 +45,16 @@ def test_help_lists_the_choices_and_a_wrong_one_exits_with_two(command, option, 
     wrong = run_cli(command, "x", option, "wrong", env={"COLUMNS": "200"})
     assert wrong.exit_code == 2
     assert all(f"'{choice}'" in wrong.output for choice in choices.split("|"))
+
+
+def test_help_and_refusals_list_the_renderers_of_the_registry():
+    shown = run_cli("build", "--help", env={"COLUMNS": "200"})
+    assert "diffusers:NAME_OR_FOLDER draws what words say" in shown.output
+    refusal(
+        run_cli("build", "sample", "-o", "x", "--renderer", "past"),
+        given="there is no renderer 'past'",
+        allowed="paste",
+    )
 
 
 def test_completion_offers_the_choices():

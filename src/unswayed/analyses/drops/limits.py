@@ -220,7 +220,8 @@ def why_missing(edit: str, facts: Facts) -> str:
     if rows.is_empty() or (rows["status"] == "ok").any():
         return "these predictions do not contain it; run: unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
     reason, count = rows.drop_nulls("reason")["reason"].value_counts(sort=True).row(0) if rows.height else ("", 0)
-    run = "unswayed build … --renderer diffusion -o ANOTHER" if "diffusion" in reason else "unswayed build … again"
+    renderer = next((name for name in ("diffusers:NAME_OR_FOLDER", "diffusion") if name in reason), None)
+    run = f"unswayed build … --renderer {renderer} -o ANOTHER" if renderer else "unswayed build … again"
     return (
         f"the benchmark has no picture of it: {count} of {rows.height} were skipped because of: {reason}; "
         f"remove its limit, or run: {run}"

@@ -14,7 +14,7 @@ import numpy as np
 
 from unswayed.edits.composition import Impossible, Removal
 from unswayed.edits.geometry import resized
-from unswayed.errors import BadPicture, UserError
+from unswayed.errors import BadPicture
 from unswayed.registry import Part, Registry
 from unswayed.scene import Scene
 
@@ -33,6 +33,14 @@ REMOVALS = Registry[Callable[..., Removal]](
         "onnx": Part(
             f"{__name__}.onnx:OnnxRemoval", "fills the hole with an exported in-painting network", usage="onnx:FILE"
         ),
+        "diffusers": Part(
+            f"{__name__}.pipeline:PipelineRemoval",
+            "fills the hole with any in-painting or instruction pipeline of diffusers",
+            usage="diffusers:NAME_OR_FOLDER",
+            needs=("diffusers", "transformers"),
+            extra="editors",
+            facts={"device": True},
+        ),
     },
     group="unswayed.removals",
     run="unswayed edits",
@@ -42,23 +50,14 @@ LEAST = 0.02
 GLANCE = 64  # pixels
 
 
-def find_removal(spec: str) -> tuple[Part, str]:
-    """The declaration of the method that a spec names, and the detail after its colon."""
-    name, _, detail = spec.partition(":")
-    part = REMOVALS.part(name)
-    if detail and ":" not in part.usage:
-        raise UserError(f"the object removal is '{spec}'", allowed=", ".join(REMOVALS.usages()))
-    return part, detail
-
-
 def open_removal(spec: str = "patches", device: str | None = None) -> Removal:
     """A callable (image (S, S, 3) uint8, mask (S, S) float, seed, label) -> (S, S, 3) uint8, with a `name`.
 
     device: for the methods that take one.
     """
-    part, detail = find_removal(spec)
+    name, detail, part = REMOVALS.find(spec)
     options = {"device": device} if part.facts.get("device") else {}
-    return REMOVALS.load(spec.partition(":")[0])(*([detail] if detail else []), **options)
+    return REMOVALS.load(name)(*([detail] if detail else []), **options)
 
 
 def hole_of(mask: np.ndarray) -> np.ndarray:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from unswayed.choices import DEVICE, Option
+from unswayed.rendering.settings import RENDERER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,4 +32,10 @@ class AppSettings:
             "`onnx:FILE` for a network such as U²-Net, or another one of `unswayed masks`."
         ),
     ] = "auto"
+    renderer: Annotated[
+        str,
+        replace(
+            RENDERER, help="What the button Render uses: `diffusion`, or a pipeline that also reads words, {values}."
+        ),
+    ] = "diffusion"
     device: Annotated[str | None, DEVICE] = None

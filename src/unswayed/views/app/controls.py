@@ -32,6 +32,10 @@ LABELS = {
     ("background", "kind"): "background",
     ("background", "strength"): "strength of the guidance",
     ("background", "band"): "frequencies",
+    ("background", "prompt"): "words",
+    ("background", "negative"): "words for what it must not show",
+    ("object-words", "prompt"): "the object in words",
+    ("object-words", "negative"): "words for what it must not look like",
     ("size", "rate"): "object size",
     ("direction", "degrees"): "turned by, degrees",
     ("position", "x"): "room to its left",
@@ -52,7 +56,7 @@ class Control:
 
     explains: what it means; first: the value that changes nothing, where the edit declares one; choices: of a list,
     empty for a slider from `low` to `high`; log: the slider has a logarithmic scale; word: the value of the checkbox
-    next to the slider (`full`, `random`), or None.
+    next to the slider (`full`, `random`), or None; text: a field for words.
     """
 
     edit: str
@@ -65,6 +69,7 @@ class Control:
     choices: tuple[str, ...] = ()
     log: bool = False
     word: str | None = None
+    text: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -77,7 +82,7 @@ class Control:
     @property
     def is_share(self) -> bool:
         """Whether its values lie from 0 to 1; the page shows them in percent."""
-        return not self.choices and self.low >= 0 and self.high <= 1
+        return not self.choices and not self.text and self.low >= 0 and self.high <= 1
 
     def on_page(self, value: Any) -> Any:
         return float(f"{100 * value:.4g}") if self.is_share and isinstance(value, int | float) else value
@@ -113,7 +118,7 @@ def groups() -> tuple[Group, ...]:
         controls = tuple(
             _control(edit, name, field)
             for name, field in parameters(edit).items()
-            if not field.metadata["hidden"] and not isinstance(field.metadata["allowed"], Text)
+            if not field.metadata["hidden"] and name not in file_parameters(edit)
         )
         shown.append(Group(edit.name, edit.description, controls, next(iter(file_parameters(edit)), None)))
     return tuple(shown)
@@ -123,6 +128,8 @@ def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
     explains, declared = field.metadata["explains"], field.metadata["allowed"]
     if isinstance(declared, Choice):
         return Control(edit.name, name, explains, field.default, choices=declared.names)
+    if isinstance(declared, Text):
+        return Control(edit.name, name, f"{explains}: {declared.meaning}", "", text=True)
     shown: Range = field.metadata["shown"] or declared
     neutral = next((change.neutral for change in edit.changes if change.parameter == name), None)
     candidates = (neutral, field.metadata["first"], field.default, (shown.low + shown.high) / 2)

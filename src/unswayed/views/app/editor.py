@@ -287,6 +287,8 @@ def _components(group: Group, values: Iterator[Any], ends: Mapping[tuple[str, st
         }
         if control.choices:
             components.append(gr.Dropdown(list(control.choices), info=control.explains, **named))
+        elif control.text:
+            components.append(gr.Textbox(info=control.explains, max_lines=2, **named))
         elif control.log:
             slider: dict[str, Any] = {
                 "html_template": script("log_slider.html"),

@@ -76,7 +76,7 @@ def served(settings: AppSettings) -> Iterator[tuple[str, Any]]:
             run=f"unswayed evaluate {benchmark} -m lite:0 -o predictions, then unswayed app --predictions predictions",
         )
     results = demo_results() if predictions is None else Results(predictions, benchmark)
-    studio = Studio(settings.models or MODELS, settings.segmenter, settings.device)
+    studio = Studio(settings.models or MODELS, settings.segmenter, settings.device, settings.renderer)
     studio.model(studio.models[0])  # a model that cannot be opened is refused before anything is served
     sweep()
     folder = tempfile.mkdtemp(prefix=PREFIX)

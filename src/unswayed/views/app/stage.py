@@ -15,7 +15,6 @@ import cv2
 import numpy as np
 from markupsafe import Markup
 
-from unswayed.choices import RendererName
 from unswayed.edits import Edit
 from unswayed.edits.composition import IDENTITY
 from unswayed.edits.recipes import CONTROLS, Item
@@ -46,9 +45,15 @@ class Shown:
     placement: np.ndarray | None = field(default_factory=IDENTITY.copy)
 
 
-def request_of(chain: tuple[Edit, ...], photograph: Photograph, seed: int = 0, steps: int | None = None) -> Request:
-    """Return the same request as `unswayed edit` for these choices; steps: of diffusion, None for pasting."""
-    renderer: RendererName = "paste" if steps is None else "diffusion"
+def request_of(
+    chain: tuple[Edit, ...],
+    photograph: Photograph,
+    seed: int = 0,
+    steps: int | None = None,
+    renderer: str = "diffusion",
+) -> Request:
+    """Return the same request as `unswayed edit` for these choices; steps: of the renderer, None for pasting."""
+    renderer = "paste" if steps is None else renderer
     return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label, removal="patches")
 
 
@@ -102,7 +107,7 @@ def render(
         )
     control = Item("edit", chain).control
     wanted = [chain] if control is None else [chain, CONTROLS[control].chain]
-    requests = [request_of(edits, photograph, seed, int(steps)) for edits in wanted]
+    requests = [request_of(edits, photograph, seed, int(steps), studio.renderer) for edits in wanted]
     counts = [studio.passes(request) for request in requests]
     total = sum(counts)
 

@@ -27,6 +27,7 @@ from unswayed.models import Classifier, open_model
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.photograph import Edited, Request, edit_photograph
 from unswayed.rendering.removal.patches import PatchRemoval
+from unswayed.rendering.settings import RenderSettings
 from unswayed.views.report.pictures import overlay
 from unswayed.views.text import percent
 
@@ -149,15 +150,24 @@ REMOVALS_HELD, ANSWERS_HELD = 32, 512
 
 class Studio:
     """models: the names that can be opened, first the initial one; segmenter: as for `unswayed.masks.segment`;
-    better: the command that gets a better segmenter than the one that `auto` finds here, or None."""
+    better: the command that gets a better segmenter than the one that `auto` finds here, or None; renderer: what
+    renders, which must have a network."""
 
-    def __init__(self, models: Sequence[str], segmenter: str = "auto", device: str | None = None) -> None:
+    def __init__(
+        self,
+        models: Sequence[str],
+        segmenter: str = "auto",
+        device: str | None = None,
+        renderer: str = "diffusion",
+    ) -> None:
         if not models:
             raise UserError("no model is given", run="unswayed app -m lite:0")
         self.models = tuple(dict.fromkeys(models))
         self.segmenter, self.better = default_segmenter() if segmenter == "auto" else (segmenter, None)
         open_segmenter(self.segmenter)
-        self.jobs = Jobs()
+        if not RenderSettings(renderer=renderer).has_network:
+            raise UserError(f"the renderer {renderer} has no network", allowed="diffusion, diffusers:NAME_OR_FOLDER")
+        self.renderer, self.jobs = renderer, Jobs()
         self._open = functools.cache(functools.partial(open_model, device=device))
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
         self._said: OrderedDict[tuple[str, bytes], Answer] = OrderedDict()
@@ -193,7 +203,7 @@ class Studio:
 
     def passes(self, request: Request) -> int:
         """Return how many passes of the network the request takes."""
-        return 0 if request.renderer == "paste" else self.rendered(request, lambda renderer: _passes(renderer, request))
+        return 0 if request.renderer == "paste" else self.rendered(request, request.passes)
 
     def predictor(self, name: str) -> Predictor:
         """Return the model of that name for a search."""
@@ -217,7 +227,7 @@ class Studio:
 
     def _render(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None) -> T:
         """Do the work with the renderer that a replay of this request would open, so that both make the same bytes."""
-        key = canonical([request.to_json()["options"], request.used_guide, request.size])
+        key = canonical([request.renderer, request.to_json()["options"], request.used_guide, request.size])
         if key not in self._renderers:
             while len(self._renderers) >= RENDERERS_HELD:
                 self._renderers.popitem(last=False)
@@ -226,7 +236,7 @@ class Studio:
         renderer = self._renderers[key]
         if progress is None or not isinstance(renderer, NetworkRenderer):
             return work(renderer)
-        total, done = _passes(renderer, request), 0
+        total, done = request.passes(renderer), 0
 
         def passed(pictures: int) -> None:
             nonlocal done
@@ -239,12 +249,6 @@ class Studio:
 def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
     """Run `work` in that thread, with the caller's context, which gradio needs for its progress bar."""
     return thread.submit(contextvars.copy_context().run, work, *given).result()
-
-
-def _passes(renderer: Any, request: Request) -> int:
-    """Return the number of network passes of the request, which are those of the largest start of its edits."""
-    regenerated = any("network" in edit.needs for edit in request.chain)
-    return int(renderer.passes(max((edit.blends_from for edit in request.chain), default=0.0), regenerated))
 
 
 def remembered_removal(image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:

@@ -51,7 +51,7 @@ def build(
     scenes = unswayed.open_source(source)
     scenes.check_usable()  # before more is loaded
     with progress_view() as show:
-        built = unswayed.build(scenes, output, settings, show=show)
+        built = unswayed.build(scenes, output, settings, show=show, say=say)
     if not gave_json(as_json, {**asdict(built), "root": address(built.root)}):
         _print_built(built, scenes)
     if built.failures:

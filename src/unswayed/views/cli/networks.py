@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unswayed.choices import DEVICE, Option
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, need, unknown
 from unswayed.files import downloads
 from unswayed.rendering.training import Recipe
 
@@ -32,14 +32,20 @@ def weights(
     - `unswayed weights`
     - `unswayed weights fetch 256x256_diffusion_uncond`
     - `unswayed weights fetch masks`
+    - `unswayed weights list diffusers:OWNER/NAME`
+    - `unswayed weights fetch diffusers:OWNER/NAME`
     - `unswayed weights check downloads/256x256_diffusion_uncond.pt`
     - `unswayed build sample -o bench --network 256x256_diffusion_uncond`
 
     An interrupted download resumes. Files are stored in ~/.cache/unswayed, or in $UNSWAYED_CACHE. The network `compact`
-    comes with the package and needs no download.
+    comes with the package and needs no download. `diffusers:OWNER/NAME` is a pipeline of the Hugging Face Hub: its
+    size, its license and whether it is gated are said before anything is downloaded.
 
     Exit codes: 0 done, 1 a checked file does not match its hash, 2 wrong command or the download failed.
     """
+    if name is not None and name.startswith("diffusers:") and action in ("list", "fetch"):
+        _pipeline(name.removeprefix("diffusers:"), action == "fetch", as_json)
+        return
     if action == "list":
         rows = downloads.listing()
         if gave_json(as_json, rows):
@@ -76,6 +82,22 @@ def weights(
         print(f"{digest} {known or 'unknown file'}")
     if not right:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _pipeline(name: str, fetched: bool, as_json: Path | None) -> None:
+    """Say what a pipeline of the Hub takes, and download it if it is to be fetched."""
+    from unswayed.rendering.editors.folders import download, hub_facts
+
+    need("editors", "huggingface_hub")
+    facts = hub_facts(name)
+    terms = "gated: its publisher asks for an agreement" if facts["gated"] else "not gated"
+    text = f"{name}: {facts['bytes'] / 1e9:.2f} GB, license {facts['license'] or 'not stated'}, {terms}"
+    if fetched:
+        say(text)
+        text = str(download(name))
+        facts["path"] = text
+    if not gave_json(as_json, facts):
+        print(text)
 
 
 def _state(row: dict[str, Any]) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import unswayed
-from unswayed.choices import DEVICE, Option, RendererName
+from unswayed.choices import DEVICE, Option
 from unswayed.errors import UserError
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.labels import imagenet
 from unswayed.masks.settings import BOX, MaskSettings, parse_box
-from unswayed.rendering.settings import RenderSettings
+from unswayed.registry import Registry
+from unswayed.rendering.settings import RENDERER, RenderSettings
 from unswayed.scene import LOOK_BELOW
 from unswayed.specs import slug_of
 from unswayed.views.text import percent
@@ -93,16 +94,19 @@ def edits(
     """
     from unswayed.edits.catalog import catalog, edits_table
     from unswayed.rendering.removal import REMOVALS
+    from unswayed.rendering.settings import RENDERERS
 
     if as_markdown:
         print(edits_table(), end="")
         return
     content = catalog()
-    parts = {name: REMOVALS.part(name) for name in REMOVALS}
-    content["removals"] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in parts.items()}
+    registries: dict[str, Registry[Any]] = {"renderers": RENDERERS, "removals": REMOVALS}
+    for kind, registry in registries.items():
+        parts = {name: registry.part(name) for name in registry}
+        content[kind] = {name: {"explains": part.help, "usage": part.usage or name} for name, part in parts.items()}
     if gave_json(as_json, content):
         return
-    edits, recipes, removals = (list(content[kind].items()) for kind in ("edits", "recipes", "removals"))
+    edits, recipes = (list(content[kind].items()) for kind in ("edits", "recipes"))
     print_rows(
         ("edit", "what changes", "control", "random", "needs"),
         [
@@ -122,7 +126,9 @@ def edits(
     print_rows(("recipe", "edits"), named)
     print("sweeps: size=0.02:0.5:12   lists: lighting(where=both)=-2,0,2")
     print("grids: size=0.05,0.1 x direction=0,20,40\n")
-    print_rows(("removal", "what it does"), [(part["usage"], part["explains"]) for _, part in removals])
+    for kind in ("renderer", "removal"):
+        rows = [(part["usage"], part["explains"]) for part in content[f"{kind}s"].values()]
+        print_rows((kind, "what it does"), rows)
 
 
 def _edit_options() -> list[inspect.Parameter]:
@@ -171,6 +177,7 @@ def edit(
     """
     from unswayed.edits import all_edits
     from unswayed.rendering import photograph
+    from unswayed.rendering.layers import forecast
 
     photograph.check_output(output)
     if replay is not None:
@@ -185,7 +192,10 @@ def edit(
             **vars(settings),
         )
         scene = photograph.read_scene(image, _mask_or_box(mask, box))
-        edited = photograph.edit_photograph(request, scene, image)
+        renderer = request.open_renderer()
+        if text := forecast(renderer, request.passes(renderer)):
+            say(text)
+        edited = photograph.edit_photograph(request, scene, image, renderer)
     files = photograph.write_edited(edited, output)
     if gave_json(as_json, {**edited.record, "output": str(files[0])}):
         return
@@ -202,7 +212,7 @@ class FragilityRun:
         Sequence[str] | None,
         Option("A change such as `object smaller`; may be repeated [default: all].", flags=("--change",)),
     ] = None
-    renderer: Annotated[RendererName, Option("How the pictures are made; `paste` is fast.")] = "paste"
+    renderer: Annotated[str, replace(RENDERER, help="How the pictures are made: {values}; `paste` is fast.")] = "paste"
     steps: Annotated[int | None, Option("Steps of diffusion.", least=1)] = None
     seed: Annotated[int, Option("The random seed.")] = 0
     device: Annotated[str | None, DEVICE] = None

@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 import unswayed
-from unswayed.choices import DEVICE, Option, RendererName
+from unswayed.choices import DEVICE, Option
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
+from unswayed.rendering.settings import RENDERER
 from unswayed.repair.settings import EnhanceSettings, RepairSettings
 from unswayed.specs import slug_of
 
@@ -42,7 +43,7 @@ class RepairRun:
     recipe: Annotated[str, Option("The edits to measure on photographs held out.")] = (
         "original,background-random,size-0.05,position,direction"
     )
-    renderer: Annotated[RendererName, Option("How those edits are rendered.")] = "paste"
+    renderer: Annotated[str, replace(RENDERER, help="How those edits are rendered: {values}.")] = "paste"
     device: Annotated[str | None, DEVICE] = None
     workers: Annotated[int | None, Option("Processes that prepare pictures.")] = None
     onnx: Annotated[bool, Option("Also write the repaired model as DIR/model.onnx.", flags=("--onnx",))] = False
