@@ -20,8 +20,14 @@ SCENE, CORNER, END = "sheep", 2, 0.25  # END: the share of the object's sides th
 STEPS, FRAME, HOLD = 18, 110, 1500  # milliseconds
 WIDE, HIGH, SHOWN = 920, 560, 760
 TALL = 800  # of the window in which the app is shown; the frames begin at the stage
-ANSWERED = """() => document.querySelector('#pictures .canvas').dataset.serial
-  === String(JSON.parse(window.unswayedWanted).serial)"""
+# The picture of the last move has come, and the bars beside it say what the stage says.
+ANSWERED = """() => {
+  const [, name, share] = document.querySelector('#pictures .verdict b').innerText.match(/^(.*) ([0-9]+) %$/);
+  const bar = document.querySelector('#answers .pair > div:last-child li');
+  return document.querySelector('#pictures .canvas').dataset.serial === String(JSON.parse(window.unswayedWanted).serial)
+    && bar?.querySelector('.name').innerText.startsWith(name)
+    && Math.abs(parseFloat(bar.querySelector('.share').innerText) - Number(share)) < 0.6;
+}"""
 ARROW = ((0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12))
 Frames = list[tuple[Image.Image, int]]
 

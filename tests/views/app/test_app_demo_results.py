@@ -47,7 +47,10 @@ def test_there_is_something_to_see(results):
     before, after = results.pair(flips.shown[0])
     assert before.shape == after.shape == (256, 256, 3)
     comparison = results.comparison("lite:0", "lite:2")
-    assert "object size 5 %" in [row["edit"] for row in comparison["rows"]]
+    rows = {row["edit"]: row for row in comparison["rows"]}
+    assert rows["object size 5 %"]["verdict"] == "no difference shown"
+    moved = rows["small and moved"]
+    assert "(7 to 60)" in moved["words"] and moved["verdict"].endswith("may differ as much by chance")
     assert "net of the control" in comparison["told"]
     assert len(comparison["pictures"]) > 5
     assert COMMANDS in results.note

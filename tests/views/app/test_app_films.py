@@ -103,8 +103,10 @@ def test_a_filmstrip_is_scrubbed_with_keys_and_mouse_and_saved_as_a_gif(page, tm
     page.click("#found [data-play]")
     page.wait_for_selector("#pictures .playing figcaption:has-text('unchanged')")
     page.wait_for_selector("#pictures .playing figcaption:has-text('% of the picture')")
+    visibility = "getComputedStyle(document.querySelector('#pictures .verdict')).visibility"
+    assert page.evaluate(visibility) == "hidden", "the film's answer stands in the place of the edit's"
     page.click("#found [data-back]")
-    assert page.locator("#pictures .playing").count() == 0
+    assert page.locator("#pictures .playing").count() == 0 and page.evaluate(visibility) == "visible"
     with page.expect_download() as coming:
         page.click("#download-gif")
     coming.value.save_as(tmp_path / "film.gif")
