@@ -189,6 +189,11 @@ def test_classes_in_letters_have_probabilities_and_another_setting_is_left_out(
     assert "A. " in last["messages"][0]["content"][1]["text"] and "letter only" in str(last["messages"])
     orders = {request["messages"][0]["content"][1]["text"] for request in world.requests}
     assert len(orders) > rows.height / 2  # another order for every picture
+    # The card says which settings were not used, also where all answers come from the cache.
+    for folder in ("out", "again"):
+        run_evaluation(bench, [name_of(world, f"&labels={names}")], tmp_path / folder)
+        card = json.loads((tmp_path / folder / "vlm.json").read_text())
+        assert card["remarks"] == ["vlm: the server does not take temperature, so its own values apply"]
     names.write_text("tench\ngoldfish")
     done = run_evaluation(bench, [f"few=openai:{world.url}?model=lite&labels={names}"], tmp_path / "out")
     assert "has no counterpart for 8 of the benchmark's classes" in done.failed["few"]

@@ -254,7 +254,7 @@ class Pass:
         from .object_contract import check_objects
 
         if not isinstance(model, ObjectModel):
-            return [], []
+            return [], list(getattr(model, "remarks", ()))
         judged, answers = (
             [row for _, values in progress.held for row in values[name]] for name in ("judged", "answers")
         )

@@ -170,12 +170,15 @@ class ChatServer:
         """The reply to one question; from its file if it has been asked before."""
         if path.is_file():
             with contextlib.suppress(UserError):  # a damaged file is asked for again
-                return checked(Reply, read_json(path), str(path))
+                known = checked(Reply, read_json(path), str(path))
+                self.dropped |= set(known.without)
+                return known
         # Pixels alone, without the name or the notes of the file that they came from.
         png = cv2.imencode(".png", cv2.cvtColor(shown.pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
         reply = self._ask(png, prompt)
         if reply.outcome not in NOT_STORED:
-            write_json(path, {**vars(reply), "model": self.model, "url": self.url})
+            without = sorted(self.dropped)
+            write_json(path, {**vars(reply), "without": without, "model": self.model, "url": self.url})
         return reply
 
     def estimate(self, prompt: str) -> int:

@@ -54,7 +54,7 @@ class Reply:
 
     outcome: `answered`, or why there is no answer: `refused`, `truncated`, `malformed`, `timeout`, `failed`. tokens:
     each token of the text with its log-probability, if the server states them; first: the alternatives at the first
-    token. used: how many tokens the question and the reply took.
+    token. used: how many tokens the question and the reply took. without: settings that the server did not take.
     """
 
     outcome: str
@@ -62,6 +62,7 @@ class Reply:
     tokens: list[tuple[str, float]] = field(default_factory=list)
     first: list[tuple[str, float]] = field(default_factory=list)
     used: int | None = None
+    without: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,13 @@ class VisionLanguageModel(Identified):
     def stated_transform(self) -> dict[str, Any]:
         return {"longest_side": self.pixels, "format": "PNG"}
 
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the card must know beside it: settings that the server does not take."""
+        left_out = sorted(getattr(self.talker, "dropped", set()) - {"max_tokens"})  # which has another name there
+        told = f"{self.name}: the server does not take {', '.join(left_out)}, so its own values apply"
+        return [told] if left_out else []
+
     def prepare(self, image: np.ndarray) -> Shown:
         scale = self.pixels / max(image.shape[:2])
         if scale < 1:
