@@ -72,7 +72,7 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int, /) -> tuple[np.ndarray, Any, dict[str, Any]]:
+    def __getitem__(self, index: int, /) -> tuple[np.ndarray, object, dict[str, object]]:
         return self.get_input(index), self.get_target(index), self.get_metadata(index)
 
     def get_input(self, index: int, /) -> np.ndarray:
@@ -124,7 +124,9 @@ class Augmentation:
         pictures, targets, metadata = ([datum[part] for datum in made] for part in range(3))
         return pictures, targets, metadata
 
-    def _edited(self, picture: Any, target: Any, metadata: Mapping[str, Any]) -> tuple[np.ndarray, Any, dict[str, Any]]:
+    def _edited(
+        self, picture: object, target: object, metadata: Mapping[str, object]
+    ) -> tuple[np.ndarray, object, dict[str, object]]:
         values, boxes = np.asarray(picture), np.asarray(getattr(target, "boxes", np.zeros((0, 4))))
         levels = values if values.dtype == np.uint8 else np.rint(np.clip(values, 0, 1) * 255).astype(np.uint8)
         scene = frame(_scene(np.ascontiguousarray(levels.transpose(1, 2, 0)), boxes, metadata))
@@ -144,7 +146,7 @@ class Augmentation:
         return same, target, {**metadata, **told, "mask": mask}
 
 
-def _scene(image: np.ndarray, boxes: np.ndarray, metadata: Mapping[str, Any]) -> Scene:
+def _scene(image: np.ndarray, boxes: np.ndarray, metadata: Mapping[str, object]) -> Scene:
     """The picture with its object's mask; the other boxes are parts, which are framed with it."""
     places = [tuple(box) for box in np.rint(boxes).astype(int).clip(0).tolist()]
     if "mask" not in metadata and not places:

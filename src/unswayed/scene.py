@@ -40,7 +40,7 @@ class MaskOrigin:
         return {"mask_by": self.by, "mask_confidence": round(self.confidence, 4)}
 
     @staticmethod
-    def from_values(values: Mapping[str, Any]) -> MaskOrigin | None:
+    def from_values(values: Mapping[str, object]) -> MaskOrigin | None:
         """The inverse of `to_values`; None for a mask that a person made."""
         by, confidence = values.get("mask_by"), values.get("mask_confidence")
         return MaskOrigin(by, confidence) if isinstance(by, str) and isinstance(confidence, float) else None

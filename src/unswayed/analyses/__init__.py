@@ -42,7 +42,7 @@ class TableFacts:
     percent: tuple[str, ...] = ()
 
 
-def _part(function: str, about: str, **facts: Any) -> Part:
+def _part(function: str, about: str, **facts: object) -> Part:
     return Part(f"unswayed.analyses.{function}", about, facts=facts)
 
 
@@ -193,6 +193,6 @@ def schema(names: str) -> dict[str, Any]:
     """
     import polars as pl
 
-    kinds: dict[Any, str] = {pl.String: _TEXTS, pl.Int64: _COUNTS, pl.Boolean: _FLAGS}
+    kinds: dict[object, str] = {pl.String: _TEXTS, pl.Int64: _COUNTS, pl.Boolean: _FLAGS}
     types = {name: kind for kind, listed in kinds.items() for name in listed.split()}
     return {name: types.get(name, pl.Float64) for name in names.split()}

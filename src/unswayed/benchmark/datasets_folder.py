@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unswayed.errors import UserError
 from unswayed.files.records import require_fields
@@ -87,7 +87,7 @@ def _schema(benchmark: Benchmark) -> pyarrow.Schema:
     # `datasets` demands names that occur once each: ImageNet's two cranes get their index.
     names = [name if classes.count(name) == 1 else f"{name} ({index})" for index, name in enumerate(classes)]
     plain = [field for field in schema() if field.name != "label"]
-    features: dict[str, Any] = {
+    features: dict[str, object] = {
         "image": {"_type": "Image"},
         "mask": {"_type": "Image"},
         "label": {"names": names, "_type": "ClassLabel"},
@@ -153,7 +153,7 @@ def _dataset_card(benchmark: Benchmark, credited: bool) -> str:
     )
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if not isinstance(value, dict):
         return str(value)
     return ", ".join(f"{name} {item}" for name, item in value.items() if not isinstance(item, dict | list))

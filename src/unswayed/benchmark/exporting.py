@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from unswayed.choices import takes
 from unswayed.errors import UserError
@@ -39,7 +39,7 @@ class Exporter(Protocol):
     those of `predictions` and `overwrite` that `facts` lists as `options=(…)`, and that the user has set.
     """
 
-    def __call__(self, benchmark: Benchmark, output: Any, show: Show, **options: Any) -> Exported: ...
+    def __call__(self, benchmark: Benchmark, output: object, show: Show, **options: object) -> Exported: ...
 
 
 # The formats of `unswayed export --to`. facts: `options` of the command that apply; `named`: the output is a name, no

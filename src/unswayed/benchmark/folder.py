@@ -18,7 +18,7 @@ from typing_extensions import TypeVar
 from unswayed.choices import one_line
 from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.storage import address, fetch_pictures, local_copy
-from unswayed.files.whole import MOST_PICTURE, hash_files, read_file
+from unswayed.files.whole import MOST_PICTURE, Json, hash_files, read_file
 from unswayed.labels import LabelSpace
 from unswayed.sources.pictures import pixels_of
 
@@ -174,7 +174,7 @@ class Verdict:
     def passed(self) -> bool:
         return not self.problems
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "benchmark": address(self.root),
             "passed": self.passed,

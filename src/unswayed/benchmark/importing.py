@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from unswayed.choices import takes
 from unswayed.edits.recipes import Item, named_item
@@ -21,7 +20,16 @@ from unswayed.errors import UserError
 from unswayed.files.archives import Archive, Member, open_archive
 from unswayed.files.records import versions
 from unswayed.files.storage import address_of
-from unswayed.files.whole import MOST_PICTURE, explained, make_folder, parse_json, read_file, read_names, write_bytes
+from unswayed.files.whole import (
+    MOST_PICTURE,
+    Json,
+    explained,
+    make_folder,
+    parse_json,
+    read_file,
+    read_names,
+    write_bytes,
+)
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.sources.labeled import files_below, folders_below, label_lines, listed, pictures_below
 from unswayed.sources.pictures import SUFFIXES, check_picture
@@ -327,7 +335,7 @@ def _labels(release: Release, file: str | Path | None, space: LabelSpace) -> dic
     raise UserError(f"{release.root} has no {LABEL_FILES[0]}", run="unswayed import PATH -o BENCH --labels FILE")
 
 
-def _records(edits: dict[str, str]) -> list[dict[str, Any]]:
+def _records(edits: dict[str, str]) -> list[Json]:
     """The edits as the card lists them: with the attribute, and the control if the dataset has it."""
     records = []
     for edit, folder in edits.items():

@@ -14,7 +14,6 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from unswayed.errors import UserError
 from unswayed.files.downloads import KNOWN
@@ -161,7 +160,7 @@ def _masks(benchmark: Benchmark) -> list[License]:
     ]
 
 
-def _of_network(network: dict[str, Any]) -> str:
+def _of_network(network: dict[str, object]) -> str:
     """The license of a diffusion network: the embedded one is known by its weights, others by their names."""
     name = str(network.get("name"))
     if name == "compact":

@@ -8,14 +8,13 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from unswayed.edits.recipes import Item, Recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone, held_locks
 from unswayed.files.records import differences, versions
 from unswayed.files.storage import address, local_copy
-from unswayed.files.whole import canonical, read_json, remove_file, remove_folder, sha256, write_json
+from unswayed.files.whole import Json, canonical, read_json, remove_file, remove_folder, sha256, write_json
 from unswayed.rendering.layers import Removal, Renderer
 from unswayed.rendering.settings import SPEED, guide_of, open_renderer
 from unswayed.sources import Source
@@ -46,7 +45,7 @@ from .settings import BuildSettings
 
 
 def picture_seed(
-    seed: int, source_id: str, edit: str, parameters: Mapping[str, Any], run: int, attempt: int = 0
+    seed: int, source_id: str, edit: str, parameters: Mapping[str, object], run: int, attempt: int = 0
 ) -> int:
     """Return an integer in [0, 2⁶⁴) that does not depend on the order, batch size, number of workers or machine.
 
@@ -207,7 +206,7 @@ def settle_card(root: Path, card: Card, source: Source | None = None) -> None:
         )
 
 
-def record_facts(root: Path, **facts: Any) -> None:
+def record_facts(root: Path, **facts: object) -> None:
     """Add facts that are known only when the build has finished, such as `masks`; they do not decide about resuming."""
     before = read_json(root / CARD)
     if canonical({**before, **facts}) != canonical(before):
@@ -286,7 +285,7 @@ class Standing:
     pace: float | None = None
     left: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {**asdict(self), "root": address(self.root)}
 
 

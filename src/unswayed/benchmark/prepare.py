@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from unswayed.edits.layers import realize, visible_others
 from unswayed.edits.recipes import Item
 from unswayed.errors import BadPicture, UserError, reason_of
 from unswayed.files.downloads import place_of
+from unswayed.files.whole import Json
 from unswayed.labels import imagenet
 from unswayed.masks import open_segmenter
 from unswayed.masks.checks import is_unusable, mask_warnings
@@ -87,7 +88,7 @@ class Preparation:
             reason = f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
             return self._without_pictures(source_id, SKIPPED, reason)
         kept, shared = kept_rows(self.plan.root, source_id), self._shared(scene, framed)
-        about: dict[str, Any] = {"border_contact": contact, "notes": list(scene.notes)}
+        about: Json = {"border_contact": contact, "notes": list(scene.notes)}
         pictures = [self._as_found(scene, replace(self.plan.source_row(source_id), **about))]
         for item, row in self.plan.pictures(source_id):
             if row.key in kept:

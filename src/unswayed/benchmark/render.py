@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from unswayed.edits.recipes import Start
 from unswayed.files.storage import upload
@@ -165,7 +164,7 @@ class SourceBuilder:
     def __init__(self, plan: Plan, removal: Removal | None = None, service: Address | None = None) -> None:
         self.plan, self.removal, self.service = plan, removal, service
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"plan": self.plan, "removal": None, "service": self.service}  # another process loads its own removal
 
     def __call__(self, source_id: str) -> Summary:

@@ -277,7 +277,7 @@ class Service:
         batch, number = key
         return key, batch.layers[number]
 
-    def _sort(self, event: Any) -> None:
+    def _sort(self, event: object) -> None:
         if isinstance(event, _Batch):
             self.pictures.extend((event, number) for number in range(len(event.layers)))
         elif isinstance(event, _Removal):
@@ -313,7 +313,7 @@ class Service:
         )
         return removed[: len(waiting)]
 
-    def _start(self, target: Callable[..., None], *given: Any) -> threading.Thread:
+    def _start(self, target: Callable[..., None], *given: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=given, daemon=True, name=target.__name__.strip("_"))
         thread.start()
         return thread

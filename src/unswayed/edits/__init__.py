@@ -94,7 +94,7 @@ def words_of(chains: Mapping[str, Sequence[Edit]]) -> dict[str, str]:
     }
 
 
-def make_edit(name: str, **parameters: Any) -> Edit:
+def make_edit(name: str, **parameters: object) -> Edit:
     """Return the edit of that name with these parameters; raises UserError with what is allowed.
 
     >>> make_edit("size", rate=0.05)
@@ -111,7 +111,7 @@ def edit_from(step: Mapping[str, Any]) -> Edit:
     return make_edit(str(step.get("edit", "")), **{name: value for name, value in step.items() if name != "edit"})
 
 
-def parse_edit(name: str, text: str, **others: Any) -> Edit:
+def parse_edit(name: str, text: str, **others: object) -> Edit:
     """Return the edit written `name=text`, as on the command line: its main parameter, or `X,Y` (`X/Y`) for position.
 
     >>> parse_edit("position", "0.2,0.8"), parse_edit("size", "full").rate

@@ -43,7 +43,7 @@ def edits_table() -> str:
     return "\n".join([*rows, *meanings]) + "\n"
 
 
-def _edit(edit: type[Edit]) -> dict[str, Any]:
+def _edit(edit: type[Edit]) -> dict[str, object]:
     usual = edit()
     return {
         "explains": edit.description,
@@ -58,7 +58,7 @@ def _edit(edit: type[Edit]) -> dict[str, Any]:
     }
 
 
-def _parameter(field: dataclasses.Field[Any]) -> dict[str, Any]:
+def _parameter(field: dataclasses.Field[object]) -> dict[str, object]:
     declared = field.metadata["allowed"]
     record = {"default": field.default, "explains": field.metadata["explains"], "allowed": declared.describe()}
     if isinstance(declared, Range):

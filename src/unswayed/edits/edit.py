@@ -246,7 +246,7 @@ class Edit(ABC):
         return f"{self.name} {self.level:g}" if isinstance(self.level, float) else f"{self.name} {self.level}"
 
     @classmethod
-    def parse(cls, text: str, **others: Any) -> Self:
+    def parse(cls, text: str, **others: object) -> Self:
         """Return the edit for a text on the command line or in a recipe, the value of its axis."""
         return cls(**{cls.axis: text, **others})
 
@@ -256,7 +256,7 @@ class Edit(ABC):
         return allowed(cls, cls.axis).describe()
 
     @classmethod
-    def from_controls(cls, values: Mapping[str, Any]) -> Self:
+    def from_controls(cls, values: Mapping[str, object]) -> Self:
         """Return the edit for the values of the app's controls, by parameter."""
         return cls(**values)
 

@@ -56,7 +56,7 @@ class Fog(Weather):
         through = air.xp.exp(-_DENSEST * strength * strength * self._depth(air) * patchy)
         return light * through + air.color(0.66, 0.69, 0.72) * (1 - through)
 
-    def _depth(self, air: Air) -> Any:
+    def _depth(self, air: Air) -> object:
         """Return how far away the pixels of a layer are, 1 at the horizon; an object is at one distance."""
         if self.depth is not None:
             mapped = _depth_map(self._map_of(air.scene_id), *air.weight.shape[-2:])[None, None]

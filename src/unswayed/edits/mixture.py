@@ -10,6 +10,7 @@ import numpy as np
 
 from unswayed.errors import UserError, check_known
 from unswayed.files.records import require_fields
+from unswayed.files.whole import Json
 
 from . import EDITS
 from .edit import Range, allowed
@@ -81,7 +82,7 @@ class EditMixture:
         """The edits with a weight that are not drawn unless they are named: weather, and those of other packages."""
         return tuple(name for name in self.weights if name not in KINDS)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """The mixture as JSON; `EditMixture.from_json` reads it."""
         spans = {name: list(getattr(self, name)) for name in LIMITS}
         ranges = {"ranges": {name: list(span) for name, span in self.ranges.items()}} if self.ranges else {}

@@ -67,7 +67,7 @@ class RandomEdit(v2.Transform):
         self.backgrounds = backgrounds
         self.seen: deque[np.ndarray] = deque(maxlen=REMEMBERED)
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: object) -> Any:
         """The sample with its picture and its mask edited; a picture without an object is left as it is."""
         flat, structure = pytree.tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         pictures = [index for index, leaf in enumerate(flat) if isinstance(leaf, tv_tensors.Image | Image.Image)]

@@ -21,13 +21,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from unswayed.errors import UserError, check_known, unknown
 from unswayed.files.records import fits
-from unswayed.files.whole import read_toml
+from unswayed.files.whole import Json, read_toml
 from unswayed.scene import Scene
 
 from . import EDITS, edit_from, make_edit, parse_edit
@@ -74,7 +73,7 @@ class Item:
         return " x ".join(f"{level:g}" if isinstance(level, float) else level for _, level in self.levels) or None
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Json:
         """Return all parameters as JSON, which are part of every picture's seed."""
         return {"chain": [as_json(edit) for edit in self.chain]}
 
@@ -112,7 +111,7 @@ class Recipe:
         if twice:
             raise UserError(f"recipe {self.name} has the edit {', '.join(twice)} more than once")
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Json]:
         """Return the items as a benchmark's card lists them."""
         names = ("name", "parameters", "attribute", "level", "control")
         return [{name: getattr(item, name) for name in names} for item in self.items]
@@ -319,7 +318,7 @@ def _from_file(path: Path) -> Recipe:
     if not fits(expressions, list[str]):
         raise UserError(f"{path}: edits is {expressions!r}", allowed='a list of texts, such as ["size=0.02:0.5:12"]')
     items = [item for text in expressions for item in open_recipe(text).items]
-    if not fits(tables, list[dict[str, Any]]):
+    if not fits(tables, list[Json]):
         raise UserError(f"{path}: item is {str(tables)[:60]}", allowed="[[item]] tables with a name and a chain")
     items += [_written_out(path, table) for table in tables]
     if not items:
@@ -332,11 +331,11 @@ def _from_file(path: Path) -> Recipe:
     return replace(recipe, explains=str(content.get("explains", "")))
 
 
-def _written_out(path: Path, table: dict[str, Any]) -> Item:
+def _written_out(path: Path, table: Json) -> Item:
     """Return the item of a table, such as name = "small-left", chain = [{edit = "size", rate = 0.05}, …]."""
     check_known(f"entry of an item in {path.name}", table, ("name", "chain"))
     name, chain = str(table.get("name", "")), table.get("chain", [])
-    if not re.fullmatch(r"[\w+-][\w.+-]{0,199}", name) or not fits(chain, list[dict[str, Any]]):
+    if not re.fullmatch(r"[\w+-][\w.+-]{0,199}", name) or not fits(chain, list[Json]):
         form = "letters, digits and . + - _, without a dot at the start, and a chain"
         raise UserError(f"{path} has an item named '{name}'", allowed=form)
     edits = tuple(map(edit_from, chain))

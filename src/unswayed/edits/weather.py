@@ -64,7 +64,7 @@ class Air:
         cosine, sine = self.xp.cos(angle * (np.pi / 180)), self.xp.sin(angle * (np.pi / 180))
         return self.x * cosine - self.y * sine, self.x * sine + self.y * cosine
 
-    def noise(self, salt: int, x: Any, y: Any) -> Any:
+    def noise(self, salt: int, x: object, y: object) -> Any:
         """Return a smooth random field in [0, 1] at x, y, in units of its cells."""
         column, row = self.whole(x), self.whole(y)
         right, low = (share * share * (3 - 2 * share) for share in (x - self.xp.floor(x), y - self.xp.floor(y)))
@@ -108,7 +108,7 @@ class Weather(Edit):
         hidden=True,
     )
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         name = vars(cls).get("name", "")
         cls.axis_label = f"severity of {name}, steps of equal ΔE"

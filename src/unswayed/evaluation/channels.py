@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -35,7 +35,7 @@ def activation_maps(
     chosen = layer or model.heat_layer
     seen: list[torch.Tensor] = []
 
-    def hook(_: Any, __: Any, output: torch.Tensor) -> None:
+    def hook(_: object, __: object, output: torch.Tensor) -> None:
         seen.append(chosen.as_maps(output))
 
     def maps_of(inputs: torch.Tensor) -> torch.Tensor:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from unswayed.benchmark.measures import background_amplitude, glcm_measures
 from unswayed.errors import UserError
-from unswayed.files.whole import canonical, sha256
+from unswayed.files.whole import Json, canonical, sha256
 from unswayed.jobs import EngineSettings, device_at
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import ItemTable
@@ -57,7 +57,7 @@ class Sets:
     """Pictures by key (`set|sample_id`), in order; described: what they are, for a probe's card."""
 
     pictures: dict[str, tuple[str, Picture]]
-    described: list[dict[str, Any]]
+    described: list[Json]
 
     def original_of(self, picture: Picture) -> Picture | None:
         """The photograph that a picture of the benchmark was made from."""
@@ -104,7 +104,7 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
 class _SetsProbe(Probe):
     """Rows of the pictures of sets; each picture is loaded with its mask, if it has one."""
 
-    def __init__(self, sets: Sets, path: Path, described: dict[str, Any], keys: Sequence[str], schema: pa.Schema):
+    def __init__(self, sets: Sets, path: Path, described: Json, keys: Sequence[str], schema: pa.Schema):
         super().__init__(ItemTable(path, {**described, "pictures": sets.described}, keys, schema, "picture"))
         self.sets = sets
 
@@ -112,7 +112,7 @@ class _SetsProbe(Probe):
         _, row = self.sets.pictures[picture]
         return read_picture(row.path), None if row.mask is None else read_mask(row.mask)
 
-    def named(self, picture: str) -> dict[str, Any]:
+    def named(self, picture: str) -> Json:
         name, row = self.sets.pictures[picture]
         return {"picture": picture, "set": name, "sample_id": row.sample_id, "source_id": row.source_id}
 
@@ -136,7 +136,7 @@ class ScoresProbe(_SetsProbe):
         self.model, self.distance = model, distance
         self.head_inputs = self.held.enter_context(_head_inputs(model))
 
-    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[dict[str, Any]]:
+    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[Json]:
         name, shown = self.sets.pictures[picture]
         image, mask = loaded
         logits = self.model.logits(self.model.prepare(image)[None]).cpu().numpy()
@@ -166,7 +166,7 @@ class FeaturesProbe(_SetsProbe):
         super().__init__(sets, Path(folder) / FEATURE_ROWS / "features.parquet", described, keys, FEATURE_SCHEMA)
         self.network = network
 
-    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[dict[str, Any]]:
+    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[Json]:
         return [{**self.named(picture), "features": picture_features(self.network, loaded[0])}]
 
 
@@ -182,7 +182,7 @@ def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]
     ]
     seen: list[torch.Tensor] = []
 
-    def hook(_: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+    def hook(_: object, inputs: tuple[torch.Tensor, ...]) -> None:
         seen.append(inputs[0].detach())
 
     def read() -> np.ndarray | None:

@@ -15,7 +15,7 @@ import warnings as python_warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ from unswayed.errors import CannotWrite, UnswayedWarning, UserError, reason_of
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
 from unswayed.files.tables import read_checked
-from unswayed.files.whole import make_folder, read_json, remove_file, remove_folder, write_json
+from unswayed.files.whole import Json, make_folder, read_json, remove_file, remove_folder, write_json
 from unswayed.jobs import engine_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import Parts, write_table
@@ -189,7 +189,7 @@ class EvaluationRun:
         if not self.failed:
             _forget_failures(self.folder, started)
         order = dict.fromkeys([*specs, *self.became])
-        kinds: dict[str, Any] = {
+        kinds: Json = {
             kind: tuple(name for name in order if self.became.get(name) == kind)
             for kind in ("scored", "skipped", "unfinished")
         }
@@ -384,7 +384,7 @@ def _finish(
     return warnings
 
 
-def _accuracy(correct: pa.ChunkedArray) -> dict[str, Any]:
+def _accuracy(correct: pa.ChunkedArray) -> dict[str, object]:
     known = correct.drop_null().to_pylist()
     return {"n": len(known), "accuracy": float(np.mean(known)) if known else None}
 
@@ -420,7 +420,7 @@ def _forget_failures(folder: Path, before: float) -> None:
                 remove_file(path)
 
 
-def _answers(model: OpenedModel, table: pa.Table) -> tuple[dict[str, Any], str | None, list[str]]:
+def _answers(model: OpenedModel, table: pa.Table) -> tuple[dict[str, object], str | None, list[str]]:
     """What became of the questions: for the card, as a suspicion, as remarks; nothing where none were asked."""
     if model.task != "answer":
         return {}, None, []

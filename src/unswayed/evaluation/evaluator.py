@@ -18,7 +18,7 @@ import torch
 
 from unswayed.errors import UserError, reason_of
 from unswayed.files.records import versions
-from unswayed.files.whole import hash_values, read_json
+from unswayed.files.whole import Json, hash_values, read_json
 from unswayed.jobs import device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
@@ -55,7 +55,7 @@ class OpenedModel:
     name: str
     slug: str
     mapping: LabelMapping
-    card: dict[str, Any]
+    card: Json
     size: int = 0
     batches: int = 0
 
@@ -99,7 +99,7 @@ class Evaluator:
     budget: Budget | None = None
     opened: dict[str, Loaded | Reply] = field(default_factory=dict)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """What another process gets: it opens the models itself."""
         specs = {name: model for name, model in self.specs.items() if isinstance(model, str)}
         return {**self.__dict__, "specs": specs, "opened": {}, "counted": None, "tell": None, "budget": None}
@@ -224,7 +224,7 @@ def batch_size_for(device: str) -> int:
 
 def _described(
     model: Model, mapping: LabelMapping, pictures: Pictures, adaptation: int | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, object], dict[str, object]]:
     """The part of the card that is known before the predictions are made, and what determines the predictions.
 
     Predictions with the same fingerprint, the SHA-256 of what determines them, are not made again. adaptation: the size
@@ -267,7 +267,7 @@ def _described(
     }, determining
 
 
-def _fingerprint(determining: Mapping[str, Any], name: str, spec: str) -> str:
+def _fingerprint(determining: Mapping[str, object], name: str, spec: str) -> str:
     # An alias says nothing about the model, and two models with the same weights can compute different things.
     return hash_values([{**determining, "model": name, **({"spec": spec} if spec != name else {})}])[0]
 
@@ -300,7 +300,7 @@ def _fits_beside(models: Sequence[Model]) -> bool:
     return 2 * largest < free_bytes(torch.device(str(models[-1].device))) // 2
 
 
-def _stored_as(folder: Path, spec: str, determining: Mapping[str, Any]) -> str | None:
+def _stored_as(folder: Path, spec: str, determining: Mapping[str, object]) -> str | None:
     """The other name under which the folder has the finished predictions of this same model, or None."""
     for path in sorted(folder.glob("*.parquet")):
         file = path.with_suffix(".json")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unswayed.errors import UserError, need
 from unswayed.files.downloads import KNOWN, place_of
 from unswayed.files.tensor_files import read_tensor_file
+from unswayed.files.whole import Json
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +132,7 @@ def open_lpips(path: Path) -> Callable[[np.ndarray, np.ndarray], float]:
     import torch.nn.functional as functional
 
     try:
-        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        content: Json = torch.load(path, map_location="cpu", weights_only=True)
         trunk, lines, pools = content["trunk"], content["lin"], content["pool_before"]
         layers = [(layer["weight"].float(), layer["bias"].float()) for layer in trunk]
         weights = [line.float() for line in lines]

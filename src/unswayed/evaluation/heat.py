@@ -150,7 +150,7 @@ Maps = tuple[np.ndarray, np.ndarray]
 
 def explain_pairs(
     pairs: Sequence[Pair],
-    cards: Mapping[str, Mapping[str, Any]],
+    cards: Mapping[str, Mapping[str, object]],
     progress: Callable[[], None] = lambda: None,
     trust: bool = False,
 ) -> tuple[list[Maps | None], list[str]]:

@@ -7,13 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from unswayed.benchmark.folder import Benchmark, changed_files, verify
 from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures
-from unswayed.files.whole import canonical, parse_json, sha256
+from unswayed.files.whole import Json, canonical, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.masks.checks import doubted_masks, mask_origins, warning_summary
 from unswayed.sources.source import repeated_photographs
@@ -35,7 +34,7 @@ class Pictures:
     spec: str
     labels: LabelSpace
     rows: tuple[Picture, ...]
-    described: dict[str, Any]
+    described: Json
     guides: frozenset[str] = frozenset()
     remarks: tuple[str, ...] = ()
     doubt: str | None = None
@@ -112,7 +111,7 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
         edit = ORIGINAL if corrupted is None else f"{corrupted[0]}-{corrupted[1]}"
         named = (f"{entry.id}/{edit}/0", entry.id, path.name, edit)
         rows.append(Picture(*named, 0, entry.label, str(path), picture=picture))
-    described: dict[str, Any] = {
+    described: dict[str, object] = {
         "spec": spec,
         "path": str(Path(spec.removeprefix("images:").partition("?")[0]).expanduser().resolve()),
         "sha256": digest.hexdigest(),
@@ -169,7 +168,7 @@ def _of_benchmark(spec: str, limit: int | None, verified: bool) -> Pictures:
     return Pictures(str(root), labels, rows, described, frozenset(guides), tuple(remarks), doubt)
 
 
-def guides_of(card: Any, within: bool = False) -> set[str]:
+def guides_of(card: object, within: bool = False) -> set[str]:
     """Return every name and hash under any `guide` in a benchmark's card; within: this is the value of one."""
     if isinstance(card, dict):
         return {text for key, value in card.items() for text in guides_of(value, within or key == "guide")}

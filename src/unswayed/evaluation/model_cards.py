@@ -25,7 +25,7 @@ from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.records import fits, read_object, refuse_newer, require_fields
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import Column, read_checked, stored_text
-from unswayed.files.whole import hash_values, read_json
+from unswayed.files.whole import Json, hash_values, read_json
 from unswayed.tasks import Task, task_of
 
 STORED = {
@@ -117,7 +117,7 @@ class Picture:
     objects: str | None = None
 
 
-def picture_hashes(values: Iterable[Any]) -> list[str]:
+def picture_hashes(values: Iterable[object]) -> list[str]:
     """Return short hashes that identify pictures, each by its SHA-256, or by its file's name, size and time."""
     return [digest[:_DIGITS] for digest in hash_values(values)]
 
@@ -144,7 +144,7 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
 
 
 FORMAT = 3  # raised when the meaning of a column changes, so that old predictions are replaced
-_MAPPING = dict[str, Any] | None
+_MAPPING = Json | None
 _CARD = {
     "model": str,
     "task": str | None,
@@ -169,7 +169,7 @@ def prediction_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def read_cards(predictions: object) -> dict[str, dict[str, Any]]:
+def read_cards(predictions: object) -> dict[str, Json]:
     """Return the cards by model, with the file's name without suffix as `file`.
 
     Of a data frame, what `read_predictions` states in its columns, so that no gate passes a frame that it would not
@@ -205,7 +205,7 @@ def read_cards(predictions: object) -> dict[str, dict[str, Any]]:
     return cards
 
 
-def _cards_of_frame(predictions: Any) -> dict[str, dict[str, Any]]:
+def _cards_of_frame(predictions: object) -> dict[str, dict[str, object]]:
     """Return what the columns `GUARDS` of a frame say about its models, as the cards of a folder say it."""
     import polars as pl
 
@@ -245,13 +245,13 @@ class _Masks(TypedDict):
 
 class _Identity(TypedDict):
     sha256: str
-    settings: NotRequired[dict[str, Any]]
-    edits: NotRequired[dict[str, Any]]
-    photographs: NotRequired[dict[str, Any]]
-    pictures: NotRequired[dict[str, Any]]
+    settings: NotRequired[Json]
+    edits: NotRequired[Json]
+    photographs: NotRequired[Json]
+    pictures: NotRequired[Json]
 
 
-def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -> dict[str, Any]:
+def identity_of(card: Mapping[str, object], labels: object, rows: Sequence[Picture]) -> Json:
     """Return the benchmark's hash (`sha256`) and what it is computed from, so that differences can be reported.
 
     settings: those of `benchmark.json` that determine the pictures; edits: a hash of the parameters of each;
@@ -274,7 +274,7 @@ def identity_of(card: Mapping[str, Any], labels: Any, rows: Sequence[Picture]) -
     return {"sha256": hash_values([parts])[0], **parts}
 
 
-def identity_in(card: Mapping[str, Any]) -> dict[str, Any] | None:
+def identity_in(card: Mapping[str, object]) -> Json | None:
     """Return the identity in a model's card; None for cards of other programs."""
     benchmark = card.get("benchmark") if isinstance(card, Mapping) else None
     identity = benchmark.get("identity") if isinstance(benchmark, Mapping) else None
@@ -315,7 +315,7 @@ def identity_differences(
     return lines or ["pictures: the same settings and names, but other files"]
 
 
-def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterable[str] | None = None) -> None:
+def require_one_benchmark(cards: Mapping[str, Mapping[str, object]], models: Iterable[str] | None = None) -> None:
     """Refuse models of one folder that were evaluated on different benchmarks, with what differs."""
     chosen = [name for name in cards if models is None or name in set(models)]
     for name in chosen[1:]:
@@ -323,7 +323,10 @@ def require_one_benchmark(cards: Mapping[str, Mapping[str, Any]], models: Iterab
 
 
 def require_same_benchmark(
-    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, names: tuple[str, str], shared: int | None = None
+    one: Mapping[str, object] | None,
+    two: Mapping[str, object] | None,
+    names: tuple[str, str],
+    shared: int | None = None,
 ) -> None:
     """Refuse to compare predictions whose cards name different benchmarks, with what differs.
 
@@ -339,7 +342,7 @@ def require_same_benchmark(
         )
 
 
-def require_room(folder: Path, identity: Mapping[str, Any], rows: Sequence[Picture]) -> None:
+def require_room(folder: Path, identity: Mapping[str, object], rows: Sequence[Picture]) -> None:
     """Refuse a folder with predictions for another benchmark; a benchmark that has only grown counts as the same."""
     looked_at = {identity["sha256"]}
     for path in sorted(folder.glob("*.parquet")):
@@ -395,13 +398,13 @@ def tasks_in(cards: Cards, models: Iterable[str] | None = None) -> dict[str, Tas
     return {name: task_of(cards.get(name, {}).get("task")) for name in (cards if models is None else models)}
 
 
-def suspicion_in(card: Mapping[str, Any]) -> str | None:
+def suspicion_in(card: Mapping[str, object]) -> str | None:
     """Return what `evaluate` found suspicious about a model, as one sentence; None if nothing."""
     found = card.get("suspicion")
     return str(found) if found else None
 
 
-def chance_in(card: Mapping[str, Any]) -> float:
+def chance_in(card: Mapping[str, object]) -> float:
     """Return the accuracy of guessing, in [0, 1]; 0 if the card does not state it."""
     originals = card.get("originals")
     return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
@@ -448,5 +451,5 @@ def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> Non
         warnings.warn(text, UnswayedWarning, stacklevel=3)
 
 
-def _chosen(cards: Cards, models: Iterable[str] | None) -> list[Mapping[str, Any]]:
+def _chosen(cards: Cards, models: Iterable[str] | None) -> list[Mapping[str, object]]:
     return [cards[name] for name in (cards if models is None else models) if name in cards]

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from unswayed.choices import Convention, Frame, check_choice
 from unswayed.errors import BadPicture, UserError, check_known
-from unswayed.files.whole import canonical, parquet_columns
+from unswayed.files.whole import Json, canonical, parquet_columns
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
 from unswayed.scene import Scene, frame
@@ -276,9 +276,7 @@ class NoiseProbe(Probe):
         crop, settings = self.model.transform.crop, self.settings
         return (labeled(scene), noted(scene), *at_input(scene, crop, settings.frame, settings.convention))
 
-    def measure(
-        self, picture: str, loaded: tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]
-    ) -> list[dict[str, Any]]:
+    def measure(self, picture: str, loaded: tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]) -> list[Json]:
         label, notes, image, masks = loaded
         rows = noise_rows(self.model, picture, image, masks, self.mapping, label, self.settings, self.batch_size)
         shared = {"model": self.model.name, "source_id": picture, "label": label, "notes": notes}
@@ -294,7 +292,7 @@ def noise_rows(
     label: int,
     settings: NoiseSettings,
     batch_size: int,
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """The model's predictions for one picture and all its variants, in as few passes as the batch size allows."""
     import torch
 

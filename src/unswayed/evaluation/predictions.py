@@ -19,7 +19,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.files.records import read_object
 from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.tables import column_names, read_checked
-from unswayed.files.whole import sha256
+from unswayed.files.whole import Json, sha256
 from unswayed.jobs.resources import prefetch
 from unswayed.specs import is_same_model
 
@@ -41,7 +41,7 @@ from .model_cards import (
 class ForeignFrame(Protocol):
     """A frame of another library, such as pandas, that follows the data frame interchange protocol."""
 
-    def __dataframe__(self, *arguments: Any, **options: Any) -> Any: ...
+    def __dataframe__(self, *arguments: object, **options: object) -> object: ...
 
 
 Predictions = str | Path | pl.DataFrame | pl.LazyFrame | ForeignFrame
@@ -238,7 +238,7 @@ class Overlap:
         parts = [f"{self.photographs:,} of {photographs:,}" for photographs, _ in self.each.values()]
         return f"{' and '.join(parts)} photographs are common"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the counts for a JSON file."""
         each = {name: {"photographs": one, "pictures": two} for name, (one, two) in self.each.items()}
         return {"photographs": self.photographs, "pictures": self.pictures, "of": each}

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
 from unswayed.files.tables import Column, Kind, read_checked
-from unswayed.files.whole import read_json, write_json
+from unswayed.files.whole import Json, read_json, write_json
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.parts import ItemTable
@@ -56,7 +56,7 @@ class Probe:
     def load(self, picture: str) -> Any:
         raise NotImplementedError
 
-    def measure(self, picture: str, loaded: Any) -> list[dict[str, Any]]:
+    def measure(self, picture: str, loaded: Any) -> list[Json]:
         raise NotImplementedError
 
     def __enter__(self) -> Probe:
@@ -119,11 +119,11 @@ def measure_pictures(
 
 def _measured(
     probes: Sequence[Probe], ids: Sequence[str], careful: Careful | None
-) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
+) -> Iterator[tuple[str, list[dict[str, object]] | str]]:
     """Every picture with its rows, or with the reason why it has none, in order."""
     if careful is not None or len(probes) > 1:
 
-        def alone(probe: Probe, picture: str) -> tuple[str, list[dict[str, Any]] | str]:
+        def alone(probe: Probe, picture: str) -> tuple[str, list[dict[str, object]] | str]:
             if careful is not None:
                 careful("picture", picture)
             _, loaded = _loaded(probe.load, picture)
@@ -139,7 +139,7 @@ def _measured(
         yield picture, rows
 
 
-def _rows(probe: Probe, picture: str, loaded: Any) -> list[dict[str, Any]] | str:
+def _rows(probe: Probe, picture: str, loaded: object) -> list[dict[str, object]] | str:
     """The rows of one picture, or the reason why it cannot be used; an error of the model is raised."""
     if isinstance(loaded, Exception):
         return unusable(loaded)
@@ -325,7 +325,7 @@ def source_mapping(model: Classifier, source: Source) -> LabelMapping:
     return map_labels(model.labels, source.labels, [label for label in occurring if label is not None])
 
 
-def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[dict[str, Any]]:
+def answers(logits: torch.Tensor, mapping: LabelMapping, label: int) -> list[Json]:
     """One dict per row of the model's logits (N, classes): predicted, probability, true_probability, correct.
 
     Classes and probabilities are those of the pictures' label space.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from unswayed.errors import UserError
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import read_checked
+from unswayed.files.whole import Json
 
 from .model_cards import GUARDS, STORED, WHITE_BOX, chance_in, doubted_share_in, read_cards, suspicion_in
 from .predictions import missing_model, plain_text, polars_table
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     pass
 
 
-def cards(folder: str | Path) -> dict[str, dict[str, Any]]:
+def cards(folder: str | Path) -> dict[str, Json]:
     """Return every finished model's card by the model's name; `file` is its file name without suffix."""
     by_model = read_cards(folder)
     if not by_model:

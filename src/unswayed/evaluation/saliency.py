@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError, check_known, need
-from unswayed.files.whole import parse_json
+from unswayed.files.whole import Json, parse_json
 from unswayed.jobs.parts import ItemTable
 from unswayed.masks.checks import mask_origins, mask_warnings
 from unswayed.models.label_mapping import map_labels
@@ -215,20 +215,20 @@ class SaliencyProbe(Probe):
     def load(self, picture: str) -> MaskedPicture:
         return self.load_picture(picture)
 
-    def measure(self, picture: str, loaded: MaskedPicture) -> list[dict[str, Any]]:
+    def measure(self, picture: str, loaded: MaskedPicture) -> list[Json]:
         answer, heat = answer_and_heat(self.model, loaded, self.mapping, self.explain)
         try:
             measures = alignment(heat, loaded.mask)
         except BadPicture as problem:
             raise BadPicture(f"{picture}: {problem}") from None
-        named: dict[str, Any] = {"sample_id": picture, "source_id": loaded.source_id, "edit": loaded.edit}
+        named: Json = {"sample_id": picture, "source_id": loaded.source_id, "edit": loaded.edit}
         named |= {"label": loaded.label, "notes": loaded.notes}
         return [{"model": self.model.name, "method": self.method, **named, **answer, **measures}]
 
 
 def answer_and_heat(
     model: Classifier, picture: MaskedPicture, mapping: LabelMapping, explain: Callable[..., np.ndarray]
-) -> tuple[dict[str, Any], np.ndarray]:
+) -> tuple[Json, np.ndarray]:
     """The model's prediction for the picture, and the predicted class's heat map, (H, W) in [0, 1]."""
     import torch
 

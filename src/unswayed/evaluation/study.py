@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from unswayed.choices import ClassColumn, Frame
 from unswayed.errors import BadPicture, CannotWrite, UserError, need, reason_of
 from unswayed.files.records import read_object
 from unswayed.files.text_tables import csv_text
-from unswayed.files.whole import remove_file, write_bytes, write_json
+from unswayed.files.whole import Json, remove_file, write_bytes, write_json
 from unswayed.jobs import EngineSettings, device_at
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies, one_thread, shrinking
@@ -188,7 +188,7 @@ class StudyProbes:
     folder: Path
     settings: NoiseSettings
     method: str
-    chosen: dict[str, Any]  # of the source, as `Source.select` takes it
+    chosen: Json  # of the source, as `Source.select` takes it
     batch_size: int | None = None
     device: str | None = None
     opened: dict[str, Classifier] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class StudyProbes:
         """The source or the benchmark, and whether it is a benchmark."""
         return _opened(self.spec, self.chosen)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         kept = {declared.name: getattr(self, declared.name) for declared in fields(self)}
         return {**kept, "opened": {}, "checked": set()}
 
@@ -299,9 +299,9 @@ def _earlier(folder: Path, kind: str, slugs: list[str]) -> list[str]:
     return probed
 
 
-def _cards(folder: Path, kind: str) -> dict[str, dict[str, Any]]:
+def _cards(folder: Path, kind: str) -> dict[str, dict[str, object]]:
     """The settings of every model's results of one kind, by file name."""
-    kinds = {"settings": dict[str, Any] | None}
+    kinds = {"settings": Json | None}
     cards = {path.stem: read_object(path, kinds) for path in sorted((folder / kind).glob("*.json"))}
     return {slug: card.get("settings") or {} for slug, card in cards.items()}
 
@@ -323,7 +323,7 @@ _ORIGINAL = "/original/0"
 _OWN = frozenset(("probe", "source", "method", "benchmark", *(declared.name for declared in fields(NoiseSettings))))
 
 
-def _opened(spec: str, chosen: dict[str, Any]) -> tuple[Source | Benchmark, bool]:
+def _opened(spec: str, chosen: Json) -> tuple[Source | Benchmark, bool]:
     if (Path(spec).expanduser() / "benchmark.json").is_file():
         from unswayed.benchmark import Benchmark
 

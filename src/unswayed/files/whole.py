@@ -28,6 +28,7 @@ from .storage import PART, upload
 from .storage import remove_file as remove_file
 from .storage import remove_folder as remove_folder
 
+Json = dict[str, Any]  # an object of a JSON file, by its fields
 if TYPE_CHECKING:
     import pyarrow
 
@@ -149,7 +150,7 @@ def write_parquet(path: str | Path, table: pyarrow.Table) -> None:
         parquet.write_table(table, file, compression="zstd")
 
 
-def write_records(path: str | Path, columns: str, records: Iterable[Mapping[str, Any]]) -> None:
+def write_records(path: str | Path, columns: str, records: Iterable[Mapping[str, object]]) -> None:
     """Records by column as a Parquet file; columns: see `parquet_columns`; mappings and lists become JSON text."""
     import pyarrow
 
@@ -158,7 +159,7 @@ def write_records(path: str | Path, columns: str, records: Iterable[Mapping[str,
     write_parquet(path, pyarrow.Table.from_pylist(rows, schema=schema))
 
 
-def flat_record(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def flat_record(record: Mapping[str, object], names: Iterable[str]) -> dict[str, Any]:
     """These values of a record, in this order, with mappings and lists as JSON text."""
     values = ((name, record[name]) for name in names)
     return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in values}

@@ -181,7 +181,7 @@ Task = TypeVar("Task")
 
 
 def run_tasks(
-    worker: Callable[..., Any] | Streaming,
+    worker: Callable[..., object] | Streaming,
     tasks: Iterable[Task],
     workers: int = 1,
     settings: EngineSettings | None = None,
@@ -246,7 +246,7 @@ def engine_of(settings: EngineSettings) -> Engine:
     return ENGINES.load(settings.engine)
 
 
-def _packed(worker: Any, optional: bool) -> bytes | None:
+def _packed(worker: object, optional: bool) -> bytes | None:
     """The pickled worker; optional: None where a process that has not run the user's script cannot receive it."""
     from .processes import defined_in_script
 
@@ -259,10 +259,10 @@ def _packed(worker: Any, optional: bool) -> bytes | None:
     return None if optional and defined_in_script(packed) else packed
 
 
-def _run_here(worker: Any, tasks: Iterable[Task], process: Here) -> Iterator[Outcome[Task, Any]]:
+def _run_here(worker: object, tasks: Iterable[Task], process: Here) -> Iterator[Outcome[Task, object]]:
     keywords = {} if process.device is None else {"device": process.device}
 
-    def one_by_one() -> Iterator[Outcome[Task, Any]]:
+    def one_by_one() -> Iterator[Outcome[Task, object]]:
         for task in tasks:
             answer = attempt(worker, task, keywords)
             yield Outcome(task, **(attempt(worker, task, keywords) if "failure" in answer else answer))

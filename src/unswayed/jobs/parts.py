@@ -14,14 +14,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from unswayed.errors import UserError
 from unswayed.files.records import read_object, versions
 from unswayed.files.tables import read_checked, stored_text
-from unswayed.files.whole import canonical, read_json, remove_folder, write_json, write_parquet
+from unswayed.files.whole import Json, canonical, read_json, remove_folder, write_json, write_parquet
 
 # What cards say about numbers that are not exactly the same in every run.
 FLOATS = (
@@ -32,13 +31,13 @@ SECONDS = 20.0  # between two part files of a table of items
 KEY = "key"
 
 
-def write_table(path: Path, table: pa.Table, card: Mapping[str, Any], mark: str) -> None:
+def write_table(path: Path, table: pa.Table, card: Mapping[str, object], mark: str) -> None:
     """Write a finished table, then its card; both state the fingerprint, which is the field `mark` of the card."""
     write_parquet(path, table.replace_schema_metadata({f"unswayed.{mark}": card[mark]}))
     write_json(path.with_suffix(".json"), card)
 
 
-def finished_card(path: Path, mark: str, fingerprint: str) -> dict[str, Any] | None:
+def finished_card(path: Path, mark: str, fingerprint: str) -> Json | None:
     """The card of a finished table with this fingerprint; None without one.
 
     A run that is killed between the two files leaves the card of earlier settings, or none.
@@ -94,14 +93,14 @@ class Parts:
             self.buffer, self.unreadable = [], {}
         self.last = time.monotonic()
 
-    def notes(self) -> dict[str, dict[str, Any]]:
+    def notes(self) -> dict[str, Json]:
         """The contents of the small JSON files beside the parts by their names; those of equal names are one."""
-        notes: dict[str, dict[str, Any]] = defaultdict(dict)
+        notes: dict[str, dict[str, object]] = defaultdict(dict)
         for path in sorted(self.folder.glob("*.*.json")):
             notes[path.name.partition(".")[0]] |= read_json(path)
         return notes
 
-    def write_note(self, name: str, value: Mapping[str, Any], first: int = 0) -> None:
+    def write_note(self, name: str, value: Mapping[str, object], first: int = 0) -> None:
         """Write a small JSON file; first: the number of the batch from which on it is about the items."""
         write_json(self.folder / f"{name}.{first:06}.json", value)
 
@@ -118,7 +117,7 @@ class ItemTable:
     """
 
     path: Path
-    settings: dict[str, Any]
+    settings: Json
     ids: Sequence[str]
     schema: pa.Schema
     id_column: str = "source_id"

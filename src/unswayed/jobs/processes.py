@@ -94,7 +94,7 @@ class Processes:
             ours.send_bytes(self.packed)
         return _Process(process, ours)
 
-    def send(self, worker: _Process, envelope: tuple[int, Any] | None) -> None:
+    def send(self, worker: _Process, envelope: tuple[int, object] | None) -> None:
         with contextlib.suppress(OSError):
             worker.pipe.send(envelope)
 
@@ -121,7 +121,7 @@ def _without_script() -> Iterator[None]:
     """
     prepare, thread = spawn.get_preparation_data, threading.get_ident()
 
-    def prepared(name: str) -> dict[str, Any]:
+    def prepared(name: str) -> dict[str, object]:
         data = prepare(name)
         own = threading.get_ident() == thread
         return {key: data[key] for key in data if not (own and key.startswith("init_main_"))}
@@ -133,7 +133,7 @@ def _without_script() -> Iterator[None]:
         spawn.get_preparation_data = prepare
 
 
-def preload(worker: Any) -> list[str]:
+def preload(worker: object) -> list[str]:
     """Let the server import the module of a worker, and what is slow to import and was imported here, before it is
     copied; this has an effect only until the server has started. A worker may list its `imports` itself."""
     slow = getattr(worker, "imports", SLOW_IMPORTS)
@@ -158,7 +158,7 @@ def _main(pipe: Connection, device: str | None, environment: dict[str, str]) -> 
     multiprocessing.current_process().daemon = False  # so that it may have worker processes of its own
     if not hasattr(signal, "pthread_sigmask"):
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `_inherited` does elsewhere
-    inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
+    inbox: queue.SimpleQueue[tuple[int, object] | None] = queue.SimpleQueue()
     lock = threading.Lock()
 
     def listen() -> None:

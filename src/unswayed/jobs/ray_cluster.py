@@ -55,7 +55,7 @@ class Actors:
         self.started = time.monotonic()
         return _Handle(actor, actor.next_message.remote())
 
-    def send(self, worker: _Handle, envelope: tuple[int, Any] | None) -> None:
+    def send(self, worker: _Handle, envelope: tuple[int, object] | None) -> None:
         worker.actor.give.remote(envelope)
 
     def receive(self, workers: Sequence[_Handle]) -> list[tuple[_Handle, Message]]:
@@ -117,7 +117,7 @@ class _Actor:
         arguments = (packed, device, self.inbox.get, self.outbox.put)
         threading.Thread(target=serve, args=arguments, daemon=True, name="serve").start()
 
-    def give(self, envelope: tuple[int, Any] | None) -> None:
+    def give(self, envelope: tuple[int, object] | None) -> None:
         self.inbox.put(envelope)
 
     def next_message(self) -> Message:

@@ -90,13 +90,13 @@ class Crew(Protocol):
 
     def start(self, place: str | None) -> Any: ...
 
-    def send(self, worker: Any, envelope: tuple[int, Any] | None) -> None:
+    def send(self, worker: object, envelope: tuple[int, object] | None) -> None:
         """Give a worker the numbered task that it wants, or None: there are no more."""
 
-    def receive(self, workers: Sequence[Any]) -> list[tuple[Any, Message]]:
+    def receive(self, workers: Sequence[object]) -> list[tuple[Any, Message]]:
         """Wait for at least one message."""
 
-    def stop(self, workers: Sequence[Any]) -> None:
+    def stop(self, workers: Sequence[object]) -> None:
         """End all workers at once."""
 
 
@@ -308,17 +308,17 @@ def serve(packed: bytes, device: str | None, receive: Receive, send: Send) -> No
         send(Message(ended=True, died=reason_of(error)))
 
 
-def _work(worker: Any, keywords: dict[str, str], receive: Receive, tell: Send) -> None:
-    numbers: dict[Any, int] = {}
+def _work(worker: object, keywords: dict[str, str], receive: Receive, tell: Send) -> None:
+    numbers: dict[object, int] = {}
     unsent, sent = 0, time.monotonic()
 
-    def envelopes() -> Iterator[tuple[int, Any]]:
+    def envelopes() -> Iterator[tuple[int, object]]:
         tell(Message(wants=True))
         while (envelope := receive()) is not None:
             yield envelope
             tell(Message(wants=True))
 
-    def tasks() -> Iterator[Any]:
+    def tasks() -> Iterator[object]:
         for number, task in envelopes():
             numbers[task] = number
             yield task

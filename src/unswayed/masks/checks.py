@@ -86,7 +86,7 @@ def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
     )
 
 
-def origins_of(values: Mapping[str, Mapping[str, Any]]) -> dict[str, MaskOrigin]:
+def origins_of(values: Mapping[str, Mapping[str, object]]) -> dict[str, MaskOrigin]:
     """What made the automatic masks, by scene; values: those of the scenes' rows."""
     origins = {scene_id: MaskOrigin.from_values(of_scene) for scene_id, of_scene in values.items()}
     return {scene_id: origin for scene_id, origin in origins.items() if origin is not None}

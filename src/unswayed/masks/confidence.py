@@ -10,7 +10,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -20,7 +20,7 @@ from unswayed.files.locks import alone
 from unswayed.files.records import read_object
 from unswayed.files.storage import refresh
 from unswayed.files.text_tables import csv_text
-from unswayed.files.whole import remove_file, write_bytes, write_json
+from unswayed.files.whole import Json, remove_file, write_bytes, write_json
 from unswayed.sources.folder import CONFIDENCES, MEASURES, read_confidences
 from unswayed.sources.pictures import read_mask, read_picture
 
@@ -97,7 +97,7 @@ def has_notes(masks: Path) -> bool:
     return any(masks.glob(_NOTE.format("*")))
 
 
-def merge_confidences(masks: Path) -> dict[str, dict[str, Any]]:
+def merge_confidences(masks: Path) -> dict[str, Json]:
     """The rows of the table by picture, after the notes of all masks that exist were moved into it.
 
     Masks without a row are those that a person made or approved, so none is computed for them.
@@ -120,7 +120,7 @@ def merge_confidences(masks: Path) -> dict[str, dict[str, Any]]:
     return {row["picture"]: row for row in ordered.to_dicts()}
 
 
-def confidence_rows(masks: Path) -> dict[str, dict[str, Any]]:
+def confidence_rows(masks: Path) -> dict[str, Json]:
     """The rows of the table in a folder of masks, by picture; none if there is no table."""
     path = masks / CONFIDENCES
     return {row["picture"]: row for row in read_confidences(path).to_pylist()} if path.is_file() else {}

@@ -309,14 +309,14 @@ class ChatServer:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirection, which would send the key and the picture to an address that the user did not give."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 
 _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
-def _error(body: str) -> tuple[str, dict[str, Any]]:
+def _error(body: str) -> tuple[str, dict[str, object]]:
     """The message of an error by OpenAI's protocol, or the beginning of any other text, and the error itself."""
     error = {}
     with contextlib.suppress(UserError, AttributeError):

@@ -28,7 +28,7 @@ from torch import nn
 
 from unswayed.errors import UserError, check_known, first_line, need
 from unswayed.files.records import read_object
-from unswayed.files.whole import sha256, write_bytes, write_json
+from unswayed.files.whole import Json, sha256, write_bytes, write_json
 from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
@@ -42,13 +42,13 @@ from .wrappers import LogProbabilities
 
 LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
 _KINDS = {
-    "transform": dict[str, Any] | None,
-    "labels": str | list[str] | dict[str, Any] | None,
+    "transform": Json | None,
+    "labels": str | list[str] | Json | None,
     **dict.fromkeys(("label_offset", "output", "batch"), int | str | None),
     **dict.fromkeys(("layout", "scores"), str | None),
 }
 SETTINGS = tuple(_KINDS)
-Settings = dict[str, Any]  # of a file beside a model
+Settings = Json  # of a file beside a model
 Shape = Sequence[object]
 Output = np.ndarray | torch.Tensor
 
@@ -206,7 +206,7 @@ def in_batches(runtime: Runtime, pixels: torch.Tensor, size: int | None, name: s
     """The outputs of a runtime for each picture, `size` of them at a time; None: as many as the file states, or all."""
     stated = runtime.shape[0] if runtime.shape else None
     size = size or (stated if isinstance(stated, int) and stated > 0 else len(pixels))
-    answers: list[list[Any]] = []
+    answers: list[list[object]] = []
     for start in range(0, len(pixels), size):
         part = pixels[start : start + size]
         # For a model exported with a fixed batch size, the last batch is filled with copies of its first picture.

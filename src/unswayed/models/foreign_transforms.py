@@ -18,7 +18,7 @@ Config = Mapping[str, Any]  # of a library
 _NAMES = {number: name for name, number in INTERPOLATIONS.items()}
 
 
-def as_transform(value: Any) -> Transform:
+def as_transform(value: object) -> Transform:
     """`value` as a Transform: one already, its JSON, a torchvision preset, or a Compose of resize, crop, normalize."""
     if isinstance(value, Transform):
         return value

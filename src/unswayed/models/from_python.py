@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import sha256
@@ -61,7 +61,7 @@ def open_python(spec: Spec, labels: LabelSpace | None = None, **where: str | Non
     origin = {**model.origin, "function": spec.name, "code_sha256": _code_hash(module, path)}
     if not isinstance(model, Classifier):
         spec.check_options()
-        changed: Any = replace(model, name=str(spec), origin=origin)
+        changed: object = replace(model, name=str(spec), origin=origin)
         return cast("Answerer", changed)
     layer = spec.options.get("layer", model.layer)
     device, precision = (where.get(key) or getattr(model, key) for key in ("device", "precision"))

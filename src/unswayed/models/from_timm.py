@@ -105,7 +105,7 @@ def _created(spec: Spec, keywords: dict[str, Any], **more: Any) -> Any:
         ) from None
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> object:
     """The value of an option: a Python number, True, False, None or tuple, or else the text itself."""
     try:
         return ast.literal_eval(text)

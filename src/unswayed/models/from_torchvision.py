@@ -84,6 +84,6 @@ def torchvision_names() -> list[str]:
     ]
 
 
-def build(name: str, classes: int, settings: Mapping[str, Any]) -> nn.Module:
+def build(name: str, classes: int, settings: Mapping[str, object]) -> nn.Module:
     """The architecture with random weights; settings: further keywords of its builder."""
     return torchvision.models.get_model(name, weights=None, num_classes=classes, **settings)

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch.nn import functional
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
-from unswayed.files.whole import write_json
+from unswayed.files.whole import Json, write_json
 from unswayed.labels import LabelSpace, own
 from unswayed.specs import Spec
 
@@ -31,7 +31,7 @@ from .runtime import watching
 from .training_photographs import origin_of, write_trained_on
 from .weights import linear
 
-_KINDS = {"base": str, "base_weights_sha256": str, "labels": dict[str, Any], "normalized": bool | None}
+_KINDS = {"base": str, "base_weights_sha256": str, "labels": Json, "normalized": bool | None}
 T = TypeVar("T")  # a picture, as the caller has it
 
 
@@ -85,7 +85,7 @@ class Head:
     labels: LabelSpace
     weight: torch.Tensor
     bias: torch.Tensor
-    card: dict[str, Any]
+    card: Json
     photographs: np.ndarray | None = None
 
     def __repr__(self) -> str:
@@ -237,7 +237,7 @@ def train_linear(
     held_out: torch.Tensor,
     classes: int,
     training: Training,
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+) -> tuple[torch.Tensor, torch.Tensor, Json]:
     """Weight (classes, D), bias (classes,) of the best validation epoch, and the history for the card."""
     # Features are standardized while training, so that one learning rate suits every network; the head's weights
     # include the scaling.

@@ -20,7 +20,7 @@ import torch
 
 from unswayed.errors import UserError, check_known, first_line
 from unswayed.files.records import checked, read_object
-from unswayed.files.whole import sha256
+from unswayed.files.whole import Json, sha256
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 from unswayed.tasks import Task
@@ -59,7 +59,7 @@ class ObjectSettings:
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     layout: str | None = None
-    labels: str | list[str] | dict[str, Any] = "coco-80"
+    labels: str | list[str] | Json = "coco-80"
     label_offset: int = 0
     decoding: str | None = None
     box_format: BoxFormat | None = None
@@ -134,7 +134,7 @@ def read_settings(path: Path, spec: Spec) -> ObjectSettings:
 _NUMBERS = ("width", "height", "fill", "scale", "mean", "std", "label_offset", "nms", "score", "shares")
 
 
-def _number(name: str, text: str) -> Any:
+def _number(name: str, text: str) -> object:
     if name == "shares":
         return text in ("yes", "true", "1")
     try:
@@ -171,7 +171,7 @@ class _Run:
     name: str
     settings: ObjectSettings
 
-    def stated(self, layout: str) -> dict[str, Any]:
+    def stated(self, layout: str) -> Json:
         """The settings besides the preprocessing that determine the answers, for the card."""
         names = ("label_offset", "decoding", "box_format", "shares", "nms", "outputs")
         return {"layout": layout, **{name: value for name in names if (value := getattr(self.settings, name))}}

@@ -16,6 +16,7 @@ import torch
 
 from unswayed.errors import UserError, check_known, unknown
 from unswayed.files.downloads import quick_hub
+from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
@@ -145,7 +146,7 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
             answers.append(found.cpu().numpy())
         return answers
 
-    origin: dict[str, Any] = {"library": f"transformers {transformers.__version__}"}
+    origin: Json = {"library": f"transformers {transformers.__version__}"}
     origin |= {"settings": {"words": words}} if worded else {}
     return _model(spec, detect if task == "detect" else segment, space, task, device, module, origin)
 
@@ -171,7 +172,7 @@ def _model(
     task: Task,
     device: str,
     module: Any,
-    origin: dict[str, Any],
+    origin: Json,
 ) -> ObjectModel:
     text = spec.options.get("score", str(SCORE))
     try:

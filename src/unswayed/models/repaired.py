@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from unswayed.errors import UserError
 from unswayed.files.records import read_object, require_fields
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
-from unswayed.files.whole import write_json
+from unswayed.files.whole import Json, write_json
 from unswayed.labels import LabelSpace
 from unswayed.specs import Spec
 
@@ -35,15 +35,15 @@ from .training_photographs import origin_of, write_trained_on
 from .transforms import COMMON, Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"
-Architecture = dict[str, Any]  # a library, the name of a network there, and the settings that it is built with
+Architecture = Json  # a library, the name of a network there, and the settings that it is built with
 _KINDS = {
     **dict.fromkeys(("base", "weights_sha256"), str),
-    **dict.fromkeys(("architecture", "labels", "transform", "training"), dict[str, Any]),
+    **dict.fromkeys(("architecture", "labels", "transform", "training"), Json),
 }
 
 
 def save_repaired(
-    folder: str | Path, model: Classifier, base: Classifier, training: dict[str, Any], photographs: np.ndarray
+    folder: str | Path, model: Classifier, base: Classifier, training: dict[str, object], photographs: np.ndarray
 ) -> None:
     """`model.safetensors`, `trained-on.bin` and `card.json` in `folder`; opened again as `repaired:FOLDER`.
 
@@ -164,7 +164,7 @@ def check_architecture(architecture: Architecture, where: str) -> None:
     """Raise UserError unless a card's description names a library and a network, with settings of allowed values."""
     if not architecture:
         return
-    require_fields(architecture, {"library": str, "name": str, "settings": dict[str, Any] | None}, where)
+    require_fields(architecture, {"library": str, "name": str, "settings": Json | None}, where)
     library, name, settings = architecture["library"], architecture["name"], architecture.get("settings") or {}
     # The detectors and segmenters of torchvision fetch weights of their backbones, also if they are built without
     # weights; timm downloads a name with a colon (`hf-hub:…`) from a hub.

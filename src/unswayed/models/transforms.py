@@ -15,6 +15,7 @@ import numpy as np
 
 from unswayed.errors import UserError, check_known
 from unswayed.files.records import require_fields
+from unswayed.files.whole import Json
 
 if TYPE_CHECKING:
     import torch
@@ -175,14 +176,14 @@ class Transform:
             top, left = max(0, top), max(0, left)
         return self.normalize(pixels[..., top : top + self.crop, left : left + self.crop])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         values = {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
         if not self.checked:
             del values["checked"]
         return values
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> Transform:
+    def from_json(value: Json) -> Transform:
         check_known("transform setting", value, TRANSFORM)
         require_fields(value, {name: kind for name, kind in _KINDS.items() if name in value}, "the transform")
         return Transform(**value)

@@ -83,7 +83,7 @@ class Diffusion:
         return [answers[i] for i in range(len(batch))]
 
     def stream(
-        self, take: Callable[[], tuple[Any, Layers] | None], on_passes: Callable[[int], None] | None = None
+        self, take: Callable[[], tuple[object, Layers] | None], on_passes: Callable[[int], None] | None = None
     ) -> Iterator[tuple[Any, Rendered | Refused]]:
         """(key, answer) of each picture as soon as it is there.
 
@@ -93,12 +93,12 @@ class Diffusion:
         guide = None if self.guide is None else self.guide.logits
         watch = None if on_passes is None else lambda busy, *_: on_passes(len(busy))
         settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
-        begun: dict[Any, _Begun] = {}
-        again: list[tuple[Any, Layers]] = []
-        ready: deque[tuple[Any, Callable[[bool], Rendered | Refused | None]]] = deque()
+        begun: dict[object, _Begun] = {}
+        again: list[tuple[object, Layers]] = []
+        ready: deque[tuple[object, Callable[[bool], Rendered | Refused | None]]] = deque()
         slots, passes = 0, iter(list[tuple[Any, Tensor]]())
 
-        def next_job() -> tuple[Any, Job] | None:
+        def next_job() -> tuple[object, Job] | None:
             while (taken := again.pop() if again else take()) is not None:
                 key, layers = taken
                 answer = self._without_network(layers)
@@ -223,7 +223,7 @@ class Diffusion:
             arrived = torch.cuda.Event()
             arrived.record()
         guide = self.guide if layers.guidance is not None and layers.guidance.kind == "adversarial" else None
-        measures: dict[str, Any] = {"passes": self.passes(*layers.passes_by)}
+        measures: dict[str, object] = {"passes": self.passes(*layers.passes_by)}
         if layers.guidance is not None:
             measures["guidance"] = self.guidance
         if guide is not None:
@@ -278,7 +278,7 @@ def open_diffusion(
     network: str | Network = "compact",
     steps: int | None = None,
     sampler: SamplerName | None = None,
-    guide: Any = None,
+    guide: object = None,
     device: str | None = None,
     batch_size: int | None = None,
     precision: Precision | None = None,

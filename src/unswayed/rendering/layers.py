@@ -15,7 +15,7 @@ import numpy as np
 from unswayed.edits.composition import Composition, Original, PictureReference, Pool, Removal, Removed
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import Layers, composite, drawn_picture
-from unswayed.files.whole import write_bytes
+from unswayed.files.whole import Json, write_bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +27,7 @@ class Rendered:
     """
 
     image: np.ndarray
-    measures: dict[str, Any] = field(default_factory=dict)
+    measures: Json = field(default_factory=dict)
     alpha: np.ndarray | None = None
     generated: bool = False
 
@@ -45,7 +45,7 @@ class Renderer(Protocol):
 
     def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]: ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The entry in benchmark.json: name, settings, hash of the weights, device type."""
         ...
 
@@ -64,7 +64,7 @@ class NetworkRenderer(Renderer, Protocol):
     ) -> list[Rendered | Refused]: ...
 
     def stream(
-        self, take: Callable[[], tuple[Any, Layers] | None], on_passes: Callable[[int], None] | None = None
+        self, take: Callable[[], tuple[object, Layers] | None], on_passes: Callable[[int], None] | None = None
     ) -> Iterator[tuple[Any, Rendered | Refused]]: ...
 
 
@@ -81,7 +81,7 @@ class CountedRenderer:
     def passes(self, start: float, regenerated: bool = False) -> int:
         return self.renderer.passes(start, regenerated)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         return self.renderer.describe()
 
 
@@ -104,7 +104,7 @@ class Paste:
                 answers.append(Rendered(composite(layers.object, alpha, layers.background), alpha=alpha))
         return answers
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         return {"renderer": "paste", "feather": self.feather, "device": "cpu"}
 
 

@@ -28,7 +28,16 @@ from unswayed.edits.recipes import Item, expression
 from unswayed.errors import UserError
 from unswayed.files.records import differences, require_fields, versions
 from unswayed.files.storage import is_address
-from unswayed.files.whole import MOST_PICTURE, check_regular, check_writable, read_json, sha256, write_bytes, write_json
+from unswayed.files.whole import (
+    MOST_PICTURE,
+    Json,
+    check_regular,
+    check_writable,
+    read_json,
+    sha256,
+    write_bytes,
+    write_json,
+)
 from unswayed.masks.checks import ALL, mask_warnings
 from unswayed.masks.segment import Box, segmented
 from unswayed.models.opening import refuse_untrusted
@@ -66,7 +75,7 @@ class Request(RenderSettings):
     pool: str = "sample"
     label: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {
             "chain": [as_json(edit) for edit in self.chain],
             "options": {name: value for name in RENDERER_OPTIONS if (value := getattr(self, name)) is not None},
@@ -110,14 +119,14 @@ class Request(RenderSettings):
 
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
 _REQUEST = {
-    "chain": list[dict[str, Any]],
-    "options": dict[str, Any],
+    "chain": list[Json],
+    "options": Json,
     **dict.fromkeys(("renderer", "removal", "frame", "pool"), str),
     **dict.fromkeys(("size", "seed"), int),
     "label": int | None,
 }
 _RECORD = {
-    **dict.fromkeys(("request", "image", "rendered_by", "versions"), dict[str, Any]),
+    **dict.fromkeys(("request", "image", "rendered_by", "versions"), Json),
     **dict.fromkeys(("id", "mask_png", "picture_sha256"), str),
     "files": dict[str, str],
     "notes": list[str],
@@ -166,7 +175,7 @@ class Edited:
 
     image: Image.Image
     mask: Image.Image
-    record: dict[str, Any]
+    record: Json
     photograph: Image.Image | None = None
     placement: np.ndarray | None = None
 
@@ -337,7 +346,7 @@ def replay(
     return again
 
 
-def read_record(record_path: Path) -> tuple[dict[str, Any], Request, bytes]:
+def read_record(record_path: Path) -> tuple[Json, Request, bytes]:
     """The record of an edit in a file, the request in it, and its mask as a PNG."""
     record = read_json(record_path)
     try:

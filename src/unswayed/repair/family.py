@@ -111,7 +111,7 @@ def training_mode(module: nn.Module, freeze_norm: bool) -> None:
 
 def _later(model: Classifier, module: nn.Module, part: str) -> list[str]:
     """The parameters of the classification layer; for `last` also those of the last third of the blocks before it."""
-    network: Any = module
+    network: object = module
     classifier = network.get_classifier() if hasattr(network, "get_classifier") else None
     if isinstance(classifier, nn.Module):
         ids = set(map(id, classifier.parameters()))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from unswayed.evaluation.inputs import open_pictures
 from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.files.locks import alone
 from unswayed.files.records import read_object
-from unswayed.files.whole import make_folder, write_json
+from unswayed.files.whole import Json, make_folder, write_json
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
@@ -180,7 +179,7 @@ class _Steps:
                 self.by_name[name] = name
         return finished
 
-    def about(self, sets: dict[str, Photographs]) -> dict[str, Any]:
+    def about(self, sets: dict[str, Photographs]) -> Json:
         """What the cards say about the data and the settings."""
         masked = int(sets["train"].masked.sum())
         counts = {

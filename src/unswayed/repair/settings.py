@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from unswayed.choices import DEVICE, Option, TransformName, check_choice
 from unswayed.edits.mixture import KINDS, EditMixture, trainable_edits
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
+from unswayed.files.whole import Json
 from unswayed.specs import is_same_model
 
 if TYPE_CHECKING:
@@ -125,11 +126,11 @@ class RepairSettings:
             batch_size=self.batch_size or -(-size // self.accumulate) * self.accumulate,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         return {**asdict(self), "mixture": self.mixture.to_json()}
 
 
-def read_mixture(path: str | Path | None = None, **others: Any) -> EditMixture:
+def read_mixture(path: str | Path | None = None, **others: object) -> EditMixture:
     """The mixture of a JSON file, or the default one; others: fields that replace those of the file.
 
     Refused: a file that is not JSON, and values that a mixture cannot have.

@@ -61,7 +61,7 @@ class FactorDataset(Dataset[tuple[Any, int, torch.Tensor]]):
     def __len__(self) -> int:
         return len(self.names)
 
-    def __getitem__(self, index: int) -> tuple[Any, int, torch.Tensor]:
+    def __getitem__(self, index: int) -> tuple[object, int, torch.Tensor]:
         picture = read_picture(self.folder / self.names[index])
         if self.transform is not None:
             shown = self.transform(picture)

@@ -381,7 +381,7 @@ def csv_texts(frames: Iterable[pl.DataFrame]) -> list[str]:
     return list(map(csv_text, [frame.with_columns(text) for frame in frames]))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Return what JSON can hold: no infinite numbers, and lists for series."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

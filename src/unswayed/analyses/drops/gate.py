@@ -187,7 +187,7 @@ def _baseline_rows(
     other: str,
     rules: Rules,
     facts: Facts,
-    old_card: Mapping[str, Any],
+    old_card: Mapping[str, object],
     settings: IntervalSettings,
     overlap: Overlap | None,
 ) -> list[Row]:

@@ -14,7 +14,7 @@ from unswayed.errors import UserError, check_known, unknown
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.model_cards import chance_in, doubted_share_in, suspicion_in
 from unswayed.files.records import require_fields
-from unswayed.files.whole import read_toml
+from unswayed.files.whole import Json, read_toml
 
 from .. import Row, schema
 from ..settings import parse_threshold
@@ -81,7 +81,7 @@ class Rules:
 
 
 # The entries of a file of limits with their types; of a table, the types of its entries, `*` for any name.
-_FILE: dict[str, Any] = {
+_FILE: Json = {
     "max-drop": {"*": float},
     "min-accuracy": {"*": float},
     "min-threshold": {"*": str},
@@ -97,9 +97,9 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
     The file: tables [max-drop] and [min-accuracy] (edit = number), [min-threshold] (size = "0.04@80"), a table
     [baseline] (path, margin, measure), and `level`, `models` at the top.
     """
-    content: dict[str, Any] = {} if config is None else _read_config(Path(config))
+    content: Json = {} if config is None else _read_config(Path(config))
     written, baseline = content.get("min-threshold", {}), content.get("baseline", {})
-    values: dict[str, Any] = {
+    values: Json = {
         "max_drop": dict(content.get("max-drop", {})),
         "min_accuracy": dict(content.get("min-accuracy", {})),
         "min_threshold": {name: parse_threshold(f"{name}={value}") for name, value in written.items()},
@@ -120,7 +120,7 @@ def read_rules(config: str | Path | None, **given: Any) -> Rules:
         raise UserError(f"{where}{error.given}", allowed=error.allowed, run=error.run) from None
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def _read_config(path: Path) -> dict[str, object]:
     """Return the content of a file of limits; an entry that is unknown or of another type is refused."""
     content = read_toml(path, "config")
     for name, value in content.items():
@@ -296,7 +296,7 @@ def out_of_reach(accuracy: float, chance: float, limit: float) -> str | None:
 
 
 def check_row(
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     measure: str,
     ends: Sequence[float],
     limit: float,

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from unswayed.choices import GuidanceName
 from unswayed.errors import UserError, unknown
 from unswayed.files.tensor_files import read_tensor_file
+from unswayed.files.whole import Json
 from unswayed.models.runtime import true_float32
 
 # What a file, its sidecar or its user states of a network, by name.
@@ -116,7 +117,7 @@ class Network:
                 run="unswayed weights",
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """The network's entry in benchmark.json."""
         return {
             "name": self.name,

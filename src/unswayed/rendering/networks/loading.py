@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -29,7 +28,7 @@ from .compact import load_compact
 from .diffusers_unet import load_unet
 
 
-def load_network(spec: str | Path | Network = "compact", *, size: int | None = None, **facts: Any) -> Network:
+def load_network(spec: str | Path | Network = "compact", *, size: int | None = None, **facts: object) -> Network:
     """The network that `spec` names, in float32 on the CPU.
 
     spec: `compact` (embedded), a name that `unswayed weights` lists, a guided-diffusion `.pt` or `.safetensors` file,

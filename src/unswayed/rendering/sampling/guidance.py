@@ -245,11 +245,11 @@ class NamedGuide:
         return label >= 0 and (self.classes is None or label < self.classes)
 
     def describe(self) -> dict[str, Any]:
-        described: dict[str, Any] = {"name": self.name, "weights_sha256": self.weights_hash}
+        described: dict[str, object] = {"name": self.name, "weights_sha256": self.weights_hash}
         return described | ({"members": [member.describe() for member in self.members]} if self.members else {})
 
 
-def open_guide(guide: Any, device: torch.device | str = "cpu", size: int | None = None) -> NamedGuide:
+def open_guide(guide: object, device: torch.device | str = "cpu", size: int | None = None) -> NamedGuide:
     """The guide that `guide` names or is; raises UserError if it does not accept pictures of that size.
 
     A model's name (`lite:2`), several of them (`lite:0,lite:2`), guided-diffusion's noisy classifier
@@ -300,7 +300,7 @@ def _tried(guide: Callable[[Tensor], Tensor], name: str, device: torch.device | 
     """The number of classes a function returns for a gray picture; raises UserError if it cannot guide."""
     with torch.enable_grad():
         picture = torch.full((1, 3, size, size), 0.5, device=device, requires_grad=True)
-        answer: Any = guide(picture)
+        answer: object = guide(picture)
     shape = tuple(getattr(answer, "shape", ()))
     if not isinstance(answer, Tensor) or answer.ndim != 2 or shape[0] != 1:
         kind = f"a tensor of shape {shape}" if isinstance(answer, Tensor) else f"a {type(answer).__name__}"

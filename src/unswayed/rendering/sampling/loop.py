@@ -184,7 +184,7 @@ class _State:
     def free(self) -> bool:
         return None in self.job
 
-    def enter(self, key: Any, job: Job, table: np.ndarray) -> None:
+    def enter(self, key: object, job: Job, table: np.ndarray) -> None:
         """Put a picture with its first noise into a free slot."""
         slot, alpha_bar = self.job.index(None), table[0, 1]
         self.key[slot], self.job[slot], self.table[slot], self.step[slot] = key, job, table, 0
@@ -227,7 +227,7 @@ class _State:
         columns = self.upload(np.stack(rows, axis=1), torch.float32)
         return {name: column.view(-1, 1, 1, 1) for name, column in zip(_COLUMNS, columns, strict=True)}
 
-    def upload(self, values: Sequence[Any] | np.ndarray | Tensor, dtype: torch.dtype) -> Tensor:
+    def upload(self, values: Sequence[object] | np.ndarray | Tensor, dtype: torch.dtype) -> Tensor:
         """Numbers copied to the device without waiting: a blocking copy in every step would leave the GPU idle."""
         here = torch.as_tensor(values, dtype=dtype)
         if self.device.type == "cuda" and here.device.type == "cpu":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from unswayed.choices import Option
 from unswayed.errors import UserError
-from unswayed.files.whole import PART, read_json, remove_file, write_json
+from unswayed.files.whole import PART, Json, read_json, remove_file, write_json
 
 if TYPE_CHECKING:
     import torch
@@ -67,7 +67,7 @@ STATE = "state.json"
 PAUSE, TIMES = 180.0, 50.0
 
 
-def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def write_state(folder: Path, record: dict[str, object], tensors: dict[str, Tensor]) -> None:
     """Write the state of a step: the tensors in their own file, then `state.json`, which names that file.
 
     A run that is killed in between still has the previous state. Files that are no longer named are removed.
@@ -82,7 +82,7 @@ def write_state(folder: Path, record: dict[str, Any], tensors: dict[str, Tensor]
             remove_file(old)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> Json:
     """The content of `state.json`."""
     record = read_json(folder / STATE)
     needed = ("step", "seconds", "recipe", "photographs", "origin", "log")
@@ -91,7 +91,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def read_tensors(folder: Path, record: dict[str, Any], device: torch.device) -> dict[str, Tensor]:
+def read_tensors(folder: Path, record: dict[str, object], device: torch.device) -> dict[str, Tensor]:
     """The tensors that belong to the record."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -14,6 +13,7 @@ from unswayed.evaluation.predictions import polars_table
 from unswayed.files.records import read_object
 from unswayed.files.tables import Column as StoredColumn
 from unswayed.files.text_tables import read_csv
+from unswayed.files.whole import Json
 from unswayed.views.tables import Column, Table
 from unswayed.views.text import interval, joined
 
@@ -179,7 +179,7 @@ def repair_section(folder: Path, findings: Findings) -> Section:
     return Section("repair", "Before and after the repair", body, tables={"repair": frame})
 
 
-def repair_table(result: dict[str, Any]) -> pl.DataFrame:
+def repair_table(result: Json) -> pl.DataFrame:
     """The rows of `repair.json` as a frame."""
     columns = ("measure", "pictures", "n", "before", "control", "repaired", "difference", "low", "high")
     return pl.DataFrame([{name: row.get(name) for name in columns} for row in result["rows"]], infer_schema_length=None)

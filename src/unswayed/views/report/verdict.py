@@ -224,7 +224,7 @@ def _leaf(words: str, attribute: str) -> str:
     return re.sub(rf"\b(object )?{re.escape(attribute)}\b", "", words).strip() or words
 
 
-def _plot(findings: Findings) -> dict[str, Any]:
+def _plot(findings: Findings) -> dict[str, object]:
     """Return the rows of the forest plot, one per model, and the ticks of their axis; positions in % of the axis."""
     models = list(findings.averages)
     shown = models if len(models) <= _IN_PLOT else [*models[: _IN_PLOT // 2], *models[-_IN_PLOT // 2 :]]
@@ -267,11 +267,11 @@ def _worst_flip(findings: Findings, album: Album) -> dict[str, str] | None:
     }
 
 
-def _row(findings: Findings, model: str, edits: list[str]) -> dict[str, Any]:
+def _row(findings: Findings, model: str, edits: list[str]) -> dict[str, object]:
     """Return a model's row of the matrix: one cell for each edit, None where there is no drop."""
     rows = {row["edit"]: row for row in findings.drops.filter(model=model).drop_nulls("effect").iter_rows(named=True)}
     largest = max(1.0, *findings.drops.filter(pl.col("kind") != "control")["effect"].drop_nulls().abs())
-    cells: list[dict[str, Any] | None] = []
+    cells: list[dict[str, object] | None] = []
     for row in map(rows.get, edits):
         if row is None:
             cells.append(None)

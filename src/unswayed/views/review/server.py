@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve(self._answer)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Nothing: the terminal belongs to the command."""
 
     def _serve(self, respond: Callable[[], tuple[str, bytes]]) -> None:
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.session.answer(self._number(number), answer, round(seconds, 2))
         return _json({"saved": True})
 
-    def _number(self, given: Any) -> int:
+    def _number(self, given: object) -> int:
         text = str(given)
         # A number of thousands of digits is not even converted.
         if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) < len(self.server.session.items)):
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         return int(text)
 
 
-def _json(value: Any) -> tuple[str, bytes]:
+def _json(value: object) -> tuple[str, bytes]:
     return "application/json", json.dumps(value, ensure_ascii=False).encode()
 
 

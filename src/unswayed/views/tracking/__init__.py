@@ -198,7 +198,7 @@ def metrics_of(table: pl.DataFrame) -> dict[str, float]:
     return metrics
 
 
-def parameters_of(card: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def parameters_of(card: Mapping[str, object], prefix: str = "") -> dict[str, str]:
     """Return a card as flat parameters (`versions.torch`), without lists of classes.
 
     >>> parameters_of({"model": "lite:0", "versions": {"torch": "2.9"}, "labels": {"classes": ["a", "b"]}})
@@ -215,7 +215,7 @@ def parameters_of(card: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _record_model(
     tracker: Tracker,
-    results: tuple[Mapping[str, Any], pl.DataFrame, list[FlipPicture]] | None,
+    results: tuple[Mapping[str, object], pl.DataFrame, list[FlipPicture]] | None,
     report: str | Path | None,
 ) -> None:
     """Record the card, the drops and the flips of a new run, and the report of any."""
