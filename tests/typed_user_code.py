@@ -83,7 +83,8 @@ def exchange(folder: Path) -> str:
     unswayed.import_benchmark("release", "bench", unswayed.ImportSettings(copy=True), progress=print)
     same = unswayed.same_model("predictions", "lite:0", "onnx:lite0.onnx")
     sound: bool = unswayed.verify(again).passed
-    return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height} {sound}"
+    free: bool | None = unswayed.licenses(again).redistributable
+    return f"{again} {exported.pictures} {same.answer} {same.sentence} {same.table.height} {sound} {free}"
 
 
 def lists() -> list[str]:
