@@ -8,6 +8,7 @@
 # make notebooks  runs the notebooks of docs/notebooks and stores their outputs
 # make fuzz   a million damaged files for every reader (ARGS="--inputs 1000 coco": fewer, only these)
 # make bench  every benchmark that needs no GPU and no environment of its own; each prints its ratio
+# make bench-quick   a table of ratios in under five minutes on two cores
 # make lock   compiles the pinned requirements anew
 # make notices   writes THIRD_PARTY_NOTICES.md anew
 # make release-check   builds sdist and wheel and uses them from a local index in empty environments: demo, README's
@@ -26,7 +27,7 @@ DEMO ?= demo
 # At least this share of the lines, in %, must be covered by the whole suite.
 COVERED := 80
 
-.PHONY: demo test lint docs bench pictures notebooks fuzz lock notices release-check setup setup-dev setup-integrations clean
+.PHONY: demo test lint docs bench bench-quick pictures notebooks fuzz lock notices release-check setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -93,11 +94,14 @@ notebooks: $(VENV)/ready-dev
 	$(VENV)/bin/python docs/notebooks/execute.py docs/notebooks/*.ipynb
 
 # Without those that need a GPU, arguments or hours.
-NOT_BY_DEFAULT = adm_speed contract equivalence few_steps mask_fit mask_quality memory network_cost repair_pets \
+NOT_BY_DEFAULT = adm_speed quick contract equivalence few_steps mask_fit mask_quality memory network_cost repair_pets \
 	report_size to_tflite unipc validity
 
 bench: $(VENV)/ready-dev
 	@for file in $(filter-out $(NOT_BY_DEFAULT:%=benchmarks/%.py), $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done
+
+bench-quick: $(VENV)/ready-dev
+	$(VENV)/bin/python benchmarks/quick.py
 
 fuzz: $(VENV)/ready-dev
 	$(VENV)/bin/python tests/fuzz/fuzz_readers.py $(ARGS)
