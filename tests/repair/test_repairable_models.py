@@ -12,6 +12,7 @@ from huggingface_hub import constants
 from safetensors.torch import save_file
 
 from betrayed import CLASSES, TRANSFORM, small_classifier, write_photographs
+from command_line import refused
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
@@ -36,6 +37,15 @@ def test_bad_input_is_refused_with_what_is_allowed(photos, tmp_path):
     assert "--new-head" in str(caught.value)
     with pytest.raises(UserError, match="has a mask"):
         repair(f"images:{photos}", small_classifier(), tmp_path, QUICK)
+
+
+def test_a_network_without_a_head_is_refused_before_anything_is_read(photos, tmp_path):
+    """With few photographs only the head is trained by default."""
+    layers = torch.nn.Conv2d(3, len(CLASSES), 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    pooled = replace(small_classifier(), module=torch.nn.Sequential(*layers))
+    with refused(given="does not end in a linear layer.* only the head would be trained", run="--train all"):
+        repair(f"folder:{photos}", pooled, tmp_path / "out", QUICK)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("wrapper", sorted(WRAPPERS))

@@ -23,7 +23,7 @@ IN, OUT, UNSURE = "in", "out", "cannot tell"
 _WORDS = {
     IN: "stays in the distribution of {}",
     OUT: "leaves the distribution of {}",
-    UNSURE: "may or may not stay in the distribution of {}: more photographs are needed",
+    UNSURE: "may or may not stay in the distribution of {}",
 }
 _FEW_FOR_FID = 2048
 KID_SUBSETS, KID_LARGEST = 100, 1000
@@ -144,13 +144,14 @@ def verdict_table(table: pl.DataFrame, limit: float = LIMIT, reference: str = OR
         is_out = any(low > limit for low, _ in bounds)
         is_in = all(high < limit for _, high in bounds)
         verdict = UNSURE if n < LEAST else OUT if is_out else IN if is_in else UNSURE
-        words = _WORDS[verdict].format(named) + (f", at least {LEAST}" if n < LEAST else "")
+        few = ": more photographs are needed" if verdict == UNSURE else ""
+        few += f", at least {LEAST}" if n < LEAST else ""
         shown = "; ".join(
             f"{SCORES[row['score']]} AUROC {row['auroc']:.2f} ({row['low']:.2f} to {row['high']:.2f}), "
             f"overlap {row['overlap']:.2f}"
             for row in part.iter_rows(named=True)
         )
-        sentence = f"{name} {words} for {model} ({shown}; n = {n:,})."
+        sentence = f"{name} {_WORDS[verdict].format(named)} for {model}{few} ({shown}; n = {n:,})."
         rows.append({"model": model, "set": name, "verdict": verdict, "n": n, "sentence": sentence})
     return pl.DataFrame(rows, infer_schema_length=None)
 

@@ -21,6 +21,7 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
 from unswayed.models.deployed import export_onnx
+from unswayed.models.heads import classification_layer
 from unswayed.models.label_mapping import map_labels
 from unswayed.models.opening import open_model
 from unswayed.models.repaired import CARD, for_classes, save_repaired
@@ -95,6 +96,12 @@ def repair(
     given = None if benchmark is None else str(benchmark)
     data = _training_data(scenes, started, settings, also=also, new_head=new_head, benchmark=given, tests=tests)
     settings = settings.for_photographs(len(data.train), pretrained=family_of(started) is not FROM_SCRATCH)
+    if settings.train == "head":
+        try:
+            classification_layer(started)
+        except UserError as error:
+            few = f"{error.given}; with {len(data.train)} photographs to train on only the head would be trained"
+            raise UserError(few, run="the same command with --train all --learning-rate 1e-5") from None
     folder = make_folder(out)
     steps = _Steps(base, started, scenes, data, settings, folder, workers, show, note or (lambda text: None))
     if isinstance(model, str) and base.name == (split_alias(model)[0] or model):

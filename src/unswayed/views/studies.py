@@ -62,8 +62,10 @@ TABLES = (
     "suspects",
 )  # fmt: skip
 HEADINGS = {
-    "accuracy_foreground": "acc. fg noise",
-    "accuracy_background": "acc. bg noise",
+    "accuracy_foreground": "fg noise %",
+    "accuracy_background": "bg noise %",
+    "clean_accuracy": "clean %",
+    "accuracy": "acc. %",
     "rfs": "RFS",
     "rfs_low": "low",
     "rfs_high": "high",
@@ -153,8 +155,16 @@ def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFr
     return tables[name]
 
 
+def shares_of(table: pl.DataFrame) -> list[str]:
+    """Return the columns that people read in percent or points: accuracies, and drops with their intervals."""
+    drops = ("drop", "low", "high") if "drop" in table.columns else ()
+    return [name for name in table.columns if "accuracy" in name or name.startswith("probability_") or name in drops]
+
+
 def for_people(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the table with its levels as short text: 60, `all` for the row over all levels, `–` for none."""
+    """Return the table with accuracies in percent, drops in points, and its levels as short text: 60, `all` for the row
+    over all levels, `–` for none."""
+    table = table.with_columns(pl.col(shares_of(table)) * 100)
     if "level" not in table.columns:
         return table
     rest = "all" if "rfs" in table.columns else None

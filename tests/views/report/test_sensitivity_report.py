@@ -66,7 +66,10 @@ def test_an_outline_follows_the_mask():
 
 
 def test_levels_are_short_text_for_people_and_tables_are_chosen_by_name():
-    assert for_people(table(["a"]))["level"].to_list() == ["30", "60", "all"]
+    shown = for_people(table(["a"]))
+    assert shown["level"].to_list() == ["30", "60", "all"]
+    assert shown["accuracy_foreground"].to_list() == [100 * share for share in table(["a"])["accuracy_foreground"]]
+    assert shown["rfs"].equals(table(["a"])["rfs"]), "RFS is no share"
     tables = {"rfs": table(["a"]), "saliency": table(["b"])}
     assert choose_table(tables, None)["model"][0] == "a"
     with pytest.raises(UserError, match="no table 'group'"):

@@ -164,7 +164,10 @@ class _Join:
             raise UserError(
                 f"{file}: none of the {len(names)} file names of '{model}'{example} is in the ImageNet-X annotations "
                 f"({self.annotations.partition})",
-                allowed=f"file names like {self.annotations.keys[0]}.JPEG" if len(self.annotations) else None,
+                allowed=f"ImageNet's own images, named like {self.annotations.keys[0]}.JPEG, whose factors ImageNet-X "
+                "lists; for other photographs: unswayed analyze"
+                if len(self.annotations)
+                else None,
                 run=f"unswayed factors … --partition {'train' if self.annotations.partition == 'val' else 'val'}",
             )
         twice = joined.filter(joined["row"].is_duplicated())

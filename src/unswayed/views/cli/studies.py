@@ -102,7 +102,7 @@ def sensitivity(
     from unswayed.models.opening import import_early
 
     import_early(model, settings, "unswayed.evaluation.study")
-    from unswayed.views.studies import HEADINGS, choose_table, for_people
+    from unswayed.views.studies import HEADINGS, choose_table, for_people, shares_of
     from unswayed.views.tables import format_table
 
     with progress_view() as show:
@@ -113,8 +113,9 @@ def sensitivity(
         return
     chosen = choose_table(study.tables, table)
     shown = chosen if format in ("csv", "json") else for_people(chosen)
+    digits = dict.fromkeys(shown.columns, 3) | dict.fromkeys(shares_of(shown), 1)
     notes = " ".join(study.remarks) or None
-    typer.echo(format_table(shown, format, digits=3, headings=HEADINGS, notes=notes), nl=False)
+    typer.echo(format_table(shown, format, digits=digits, headings=HEADINGS, notes=notes), nl=False)
     say(*study.remarks, *study.notes)
     exit_with_failures(study.failures)
 
