@@ -24,6 +24,7 @@ from data_readers import arrays, checkpoints, coco, oxford_pet, pickles, tars, v
 from fuzzing import Reader, fuzz, own_folder
 from record_readers import (
     benchmark_card,
+    chat_replies,
     edit_records,
     labels,
     model_cards,
@@ -44,6 +45,7 @@ READERS: dict[str, Callable[[], Reader]] = {
     "report-tables": report_tables,
     "sidecar": sidecar,
     "rows": rows,
+    "chat-replies": chat_replies,
     "labels": labels,
     "edit-records": edit_records,
     "coco": coco,

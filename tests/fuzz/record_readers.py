@@ -33,6 +33,27 @@ def sidecar() -> Reader:
     return Reader([json.dumps(one).encode() for one in (whole, named)], read, damaged_json)
 
 
+def chat_replies() -> Reader:
+    from unswayed.labels import own
+    from unswayed.models.chat_server import read_reply
+    from unswayed.models.questions import CHOICE, interpret, question
+
+    space = own(["cat", "dog", "bird"])
+    top = [{"token": "A", "logprob": -0.1}, {"token": " B", "logprob": -3.0}]
+    content = [{"token": "A", "logprob": -0.1, "top_logprobs": top}]
+    choice = {"message": {"content": "A"}, "finish_reason": "stop", "logprobs": {"content": content}}
+    refused = {"message": {"content": None, "refusal": "No."}, "finish_reason": "length"}
+
+    def read(data: bytes) -> None:
+        reply = read_reply(data.decode("utf-8", "replace"))
+        answer = interpret(reply, question(CHOICE, space, [0, 0, 1]), space)
+        assert len(answer.classes) == len(answer.scores) and answer.outcome
+        assert not (answer.scores > 1).any()
+
+    whole = [{"choices": [one], "usage": {"total_tokens": 7}} for one in (choice, refused)]
+    return Reader([json.dumps(one).encode() for one in whole], read, damaged_json)
+
+
 def rows() -> Reader:
     from dataclasses import asdict
 

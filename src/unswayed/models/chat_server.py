@@ -97,7 +97,7 @@ def read_budget(text: str | None) -> dict[str, int]:
     return limits
 
 
-class _Unusable(Exception):
+class _Unusable(UserError):
     """A reply that cannot be read."""
 
 
