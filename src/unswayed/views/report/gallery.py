@@ -15,7 +15,6 @@ from markupsafe import Markup
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
-from unswayed.sources.coco import run_length_mask
 from unswayed.tasks import TaskWords, words_of
 from unswayed.views.text import joined, percent, plural, tag
 
@@ -102,6 +101,8 @@ def _marked(
     findings: Findings, album: Album, plain: Mapping[str, np.ndarray], flips: Sequence[Flip]
 ) -> dict[str, np.ndarray]:
     """Return the pictures of flips with the boxes and masks of the detectors and segmenters, by their names."""
+    from unswayed.sources.coco import run_length_mask
+
     wanted = {
         (flip.model, sample): _key(findings, flip, sample)
         for flip in flips
