@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,3 +60,32 @@ def test_a_report_without_the_library_of_heat_maps_says_so_once(monkeypatch, tmp
     assert done.exit_code == 0
     assert done.output.count("No heat maps: this needs the package 'pytorch_grad_cam'") == 1
     assert "pip install 'unswayed[studies]'" in done.output
+
+
+def test_the_core_imports_no_package_of_an_extra():
+    """Every module, with the packages of the extras hidden: only those of the extras' own parts cannot be imported."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    extras = [one for of in project["optional-dependencies"].values() for one in of]
+    names, core = (
+        {re.match(r"[\w-]+", one)[0].lower() for one in given} for given in (extras, project["dependencies"])
+    )
+    hidden = [
+        module
+        for module, packages in packages_distributions().items()
+        if {name.lower().replace("_", "-") for name in packages} & (names - core)
+    ]
+    code = f"""
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys({hidden!r}))
+import unswayed
+for module in pkgutil.walk_packages(unswayed.__path__, "unswayed."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError as error:
+        print(module.name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"diffusers", "gradio", "pycocotools", "pytorch_grad_cam", "sklearn"} <= set(hidden)
+    own = re.compile(r"unswayed\.(views\.app\.|views\.pytest_plugin|models\.(from_transformers|local_chat)|maite)")
+    assert [name for name in done.stdout.split() if not own.match(name)] == []
+    assert "unswayed.views.app.editor" in done.stdout.split()
