@@ -49,8 +49,9 @@ def edit(
     image or array of the same size, white is the object; or a box (x, y, width, height) in the picture around the
     object, from which a mask is made; None assumes that the object is in the middle. A mask that looks wrong, such as
     an inverted one, raises an `UnswayedWarning`, which also stands in the result's `notes`.
-    more: any edit of `unswayed edits` or of an installed package: `size=0.05`, `background="random"` or a picture
-    file, `position=(0, 1)`, `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order. An
+    more: any edit of `unswayed edits` or of an installed package: `size=0.05`, `background="random"`, a picture file or
+    words (`"a beach at sunset"`, with a renderer `diffusers:NAME_OR_FOLDER`), `position=(0, 1)`,
+    `lighting={"stops": -2, "where": "both"}`. They are applied in the edits' own order. An
     edit whose name is also that of a keyword is given in `edits={"frame": 3}`.
 
     seed: the random seed. renderer: `paste` needs no network. pixels: width and height of the result.

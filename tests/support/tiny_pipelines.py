@@ -53,10 +53,11 @@ def vae(latent: int = 4, blocks: int = 2, **more: Any) -> d.AutoencoderKL:
 
 
 def unet(inputs: int, cross: int = 16, scale: int = 2, **more: Any) -> d.UNet2DConditionModel:
+    small = {"block_out_channels": (8, 16), "attention_head_dim": 2, "norm_num_groups": 4}
     return d.UNet2DConditionModel(
-        sample_size=SIDE // scale, in_channels=inputs, out_channels=4, block_out_channels=(8, 16), layers_per_block=1,
+        sample_size=SIDE // scale, in_channels=inputs, out_channels=4, layers_per_block=1, cross_attention_dim=cross,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"), up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        cross_attention_dim=cross, attention_head_dim=2, norm_num_groups=4, **more,
+        **(small | more),
     ).eval()  # fmt: skip
 
 

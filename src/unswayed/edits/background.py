@@ -127,7 +127,7 @@ GENERATED = {
     "simple": ("background made smoother", "guides a diffusion network"),
     "complex": ("background made busier", "guides a diffusion network"),
     "adversarial": (
-        "background pushed against one classifier, the guide",
+        "background pushed against a classifier, the guide, or several",
         "guides a diffusion network against a classifier",
     ),
 }
@@ -164,8 +164,8 @@ class Background(Edit):
         shown=Range(1.0, 200.0, step=1.0),
     )
     picture: str | None = parameter(None, Text("the path of a picture file", file=True), "the file of kind picture")
-    prompt: str | None = parameter(None, Text(DESCRIBED), "the description of kind words")
-    negative: str | None = parameter(None, Text("a description in words"), "what kind words must not show")
+    prompt: str | None = parameter(None, Text(DESCRIBED, words=True), "the description of kind words")
+    negative: str | None = parameter(None, Text("a description in words", words=True), "what kind words must not show")
     band: str = parameter("all", Choice(("all", "high")), "frequencies that simple and complex act on")
     start: float | None = blend_start(None, " (0.5; 0.25 for pictures and patterns, 1 for words)")
 

@@ -92,10 +92,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """Any text; meaning: what it is; file: whether it is the path of a picture file."""
+    """Any text; meaning: what it is; file: whether it is the path of a picture file; words: whether it is a
+    description, which visitors of the app may write, unlike a path."""
 
     meaning: str
     file: bool = False
+    words: bool = False
 
     def checked(self, name: str, value: object) -> str:
         if not isinstance(value, str):

@@ -27,8 +27,10 @@ class ObjectWords(Edit):
     control: ClassVar[Control | None] = "object-inversion"
     order: ClassVar[int] = 90
 
-    prompt: str | None = parameter(None, Text(DESCRIBED), "what the object is redrawn as")
-    negative: str | None = parameter(None, Text("a description in words"), "what the object must not look like")
+    prompt: str | None = parameter(None, Text(DESCRIBED, words=True), "what the object is redrawn as")
+    negative: str | None = parameter(
+        None, Text("a description in words", words=True), "what the object must not look like"
+    )
     start: float | None = blend_start(1.0)
 
     @property

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from unswayed.edits import EDITS
-from unswayed.edits.edit import Choice, allowed
+from unswayed.edits.edit import Choice, Text, allowed
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.photograph import replay, write_edited
@@ -53,6 +53,8 @@ def test_every_declared_parameter_has_a_control_in_its_declared_range():
         if isinstance(declared, Choice):
             assert control.choices == declared.names
             assert control.first in control.choices
+        elif isinstance(declared, Text):
+            assert control.text and declared.words and control.first == ""
         else:
             assert control.high == declared.high
             assert control.low == (1.0 if parameter == "strength" else declared.low)

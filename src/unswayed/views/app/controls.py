@@ -118,10 +118,15 @@ def groups() -> tuple[Group, ...]:
         controls = tuple(
             _control(edit, name, field)
             for name, field in parameters(edit).items()
-            if not field.metadata["hidden"] and name not in file_parameters(edit)
+            if not field.metadata["hidden"] and not _is_path(field.metadata["allowed"])
         )
         shown.append(Group(edit.name, edit.description, controls, next(iter(file_parameters(edit)), None)))
     return tuple(shown)
+
+
+def _is_path(allowed: object) -> bool:
+    """Whether a parameter is a text that is no description, such as the path of a file on this machine."""
+    return isinstance(allowed, Text) and not allowed.words
 
 
 def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
