@@ -204,7 +204,10 @@ def _outside_sections(findings: Findings) -> list[Section]:
         facts = table_facts(name)
         table = findings.named(analyze(findings.predictions, table=name, benchmark=findings.facts.root))
         note = facts.notes or ANALYSES.part(name).help if table.height else f"{facts.empty}."
-        body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, table)])
+        columns = [column for column in facts.columns.split() if column in table.columns] or table.columns
+        shares = [column for column in facts.percent if column in columns]
+        shown = table.select(columns).with_columns((table[column] * 100).round(1) for column in shares)
+        body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, shown)])
         sections.append(Section(name, facts.title, body, {}, {name: table}))
     return sections
 
