@@ -28,7 +28,16 @@ def test_rows_and_columns(benchmark: Path, own_models: str, tmp_path: Path) -> N
         *("model", "sample_id", "source_id", "file_name", "edit", "run", "label", "predicted", "probability"),
         *("true_probability", "correct", "rank", "top5", "top5_probabilities", "energy", "object_survives"),
         *("picture", "subset_correct", "task", "iou", "box", "mask", "found_class", "boxes", "box_scores"),
-        *("box_classes", "answer_text", "outcome", "choice_position", "agreement", "tokens"),
+        *(
+            "box_classes",
+            "box_matches",
+            "truth_classes",
+            "answer_text",
+            "outcome",
+            "choice_position",
+            "agreement",
+            "tokens",
+        ),
         *("white_box", "suspicion", "chance", "doubted_masks"),
     ]
     originals = frame.filter(edit="original")

@@ -31,6 +31,7 @@ def sixty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         ("shifted", "the label order. Its outputs seem to be shifted by 1"),
         ("doubled", "the boxes. With boxes of half their numbers"),
         ("shares", "the boxes. With boxes as shares of the sides"),
+        ("clipped", "the boxes. The class of the object is found in 48 of 48, but its box does not fit"),
         ("blind", "no other box format, class order or common preprocessing explains it"),
     ],
 )

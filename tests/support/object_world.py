@@ -74,6 +74,16 @@ def of_size(b, c, s):
 
 def large(): return ObjectModel(finding(of_size), NAMES)
 def shares(): return ObjectModel(finding(lambda b, c, s: (b.reshape(-1, 4) / 256, c, s)), NAMES)
+def clipped(): return ObjectModel(finding(lambda b, c, s: (b.reshape(-1, 4).clip(0, 30), c, s)), NAMES)
+def shaken(b, c, s):
+    noise = np.random.default_rng(int(b.sum()))
+    b = b.reshape(-1, 4) + noise.normal(0, 6, (len(s), 4))
+    c = np.where(noise.random(len(s)) < 0.2, (c + 1) % 3, c)
+    scores = np.concatenate([noise.random(len(s)), s / 3 + 0.05 * noise.random(len(s))])
+    return np.concatenate([b, b + 3]), np.concatenate([c, c]), scores
+
+
+def rough(): return ObjectModel(finding(shaken), NAMES)
 def blind(): return ObjectModel(finding(lambda b, c, s: (b[:0], c[:0], s[:0])), NAMES)
 def unsure(): return ObjectModel(finding(lambda b, c, s: (b, c, s * 0.2)), NAMES)
 def broken(): return ObjectModel(finding(lambda b, c, s: (b, c, s[:0])), NAMES)

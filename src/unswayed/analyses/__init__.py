@@ -140,6 +140,18 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             empty="There is no grid of two attributes in these predictions",
             options=_RESAMPLED,
         ),
+        "objects": _part(
+            "objects:object_measures",
+            "mean IoU and average precision of detectors and segmenters",
+            title="Mean IoU and average precision by edit",
+            columns="model edit n accuracy iou iou_low..iou_high ap ap_low..ap_high",
+            notes="In %, with bootstrap intervals over photographs. iou: mean IoU of the right class with the object, "
+            "0 where it is not found; ap: average precision at IoU 0.5 over every object of the pictures, mean over "
+            "their classes.",
+            empty="No detector or segmenter is among these predictions",
+            options=_RESAMPLED,
+            percent=("accuracy", "iou", "iou_low", "iou_high", "ap", "ap_low", "ap_high"),
+        ),
         "outcomes": _part(
             "answers:answer_outcomes",
             "what became of the questions to vision-language models",

@@ -119,15 +119,24 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
     boxes = np.zeros((0, 4), np.float32) if answer.boxes is None else np.asarray(answer.boxes, np.float32)
     order = np.argsort(-answer.scores, kind="stable")[:MOST_BOXES]
     boxes, scores, classes = boxes[order], answer.scores[order], answer.classes[order]
+    assert truth.box is not None and truth.label is not None
+    objects = [
+        (truth.label, truth.box),
+        *((other.label, other.box) for other in truth.others if other.label is not None),
+    ]
+    objects = [(label, box) for label, box in objects if mapping.members[label]]
+    matches = _matched(boxes, classes, objects, mapping)
     stored = {
         "boxes": boxes.ravel().tolist(),
         "box_scores": scores.tolist(),
         "box_classes": [mapping.target_of(int(index)) for index in classes],
+        "box_matches": matches.tolist(),
+        "truth_classes": [label for label, _ in objects],
     }
-    assert truth.box is not None and truth.label is not None
     overlaps, sure = box_overlaps(boxes, truth.box), scores >= answer.threshold
     right = np.isin(classes, mapping.members[truth.label]) & sure
-    match = _matched(boxes, np.flatnonzero(right), truth, mapping)
+    own = np.flatnonzero((matches == 0) & sure)
+    match = int(own[0]) if len(own) else None
     instead = np.flatnonzero(~right & sure & (overlaps >= OVERLAP))
     chosen = match if match is not None else int(instead[0]) if len(instead) else None
     return {
@@ -142,19 +151,21 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
     }
 
 
-def _matched(boxes: np.ndarray, right: np.ndarray, truth: Truth, mapping: LabelMapping) -> int | None:
-    """The box that COCO's matching gives to the object: each box, the most certain first, takes the free object of its
-    class that it overlaps most."""
-    assert truth.box is not None and truth.label is not None
-    objects = [truth.box, *(other.box for other in truth.alike(mapping))]
-    overlaps = np.stack([box_overlaps(boxes, box) for box in objects], 1)
-    for number in right:
+def _matched(
+    boxes: np.ndarray, classes: np.ndarray, objects: Sequence[tuple[int, Box]], mapping: LabelMapping
+) -> np.ndarray:
+    """(n,) the object that COCO's matching gives to each box, -1 for none: each box, the most certain first, takes the
+    free object of its class that it overlaps most, if by half."""
+    overlaps = np.stack([box_overlaps(boxes, box) for _, box in objects], 1)
+    for number, (label, _) in enumerate(objects):
+        overlaps[~np.isin(classes, mapping.members[label]), number] = -1
+    matches = np.full(len(boxes), NOTHING)
+    for number in range(len(boxes)):
         best = int(overlaps[number].argmax())
         if overlaps[number, best] >= OVERLAP:
-            if best == 0:
-                return int(number)
+            matches[number] = best
             overlaps[:, best] = -1
-    return None
+    return matches
 
 
 def _predicted(chosen: int | None, match: int | None, classes: np.ndarray, label: int, mapping: LabelMapping) -> int:

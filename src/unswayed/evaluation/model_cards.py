@@ -36,6 +36,7 @@ STORED = {
     "iou": Column("number", lowest=0, highest=1.001),
     **dict.fromkeys(("energy", "object_survives"), Column("number")),
     **dict.fromkeys(("top5", "top5_probabilities", "box", "boxes", "box_scores", "box_classes"), Column("list")),
+    **dict.fromkeys(("box_matches", "truth_classes"), Column("list")),
     **dict.fromkeys(("task", "mask", "found_class", "answer_text", "outcome"), Column("text")),
     **dict.fromkeys(("choice_position", "tokens"), Column("integer", lowest=-1, highest=2**31 - 1)),
     **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
@@ -80,6 +81,9 @@ SCHEMA = pa.schema(
         ("boxes", pa.list_(pa.float32())),
         ("box_scores", pa.list_(pa.float32())),
         ("box_classes", pa.list_(pa.int32())),
+        # Which of the picture's objects each box is matched with, -1 for none, and the classes of these objects.
+        ("box_matches", pa.list_(pa.int32())),
+        ("truth_classes", pa.list_(pa.int32())),
         # Of a vision-language model: its words; what became of the question; the place of the chosen option among the
         # choices, from 0; how many tokens the question and the answer took.
         ("answer_text", pa.string()),
@@ -143,7 +147,7 @@ def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture,
     )
 
 
-FORMAT = 3  # raised when the meaning of a column changes, so that old predictions are replaced
+FORMAT = 4  # raised when the meaning of a column changes, so that old predictions are replaced
 _MAPPING = Json | None
 _CARD = {
     "model": str,

@@ -26,7 +26,6 @@ from .judging import Columns, Truth, box_overlaps, judged_rows, mask_overlap
 
 TRIED = 48  # originals that other inputs are tried on
 FITTING = 0.7  # the least share of the objects of a seen class that another box format must fit
-NEAR = 0.1  # the least IoU of a box that lies at the object without fitting it
 ENOUGH = 20  # originals from which a rate near zero is suspicious
 RARELY = 0.05  # a rate near zero
 
@@ -85,11 +84,11 @@ class _Check:
             return f"{told}; suspected: the label order. {order[0]}"
         if best is not None:
             return f"{told}; suspected: {best[0]} it would be {best[1].mean():.1%}"
-        near = self._near()
-        if self.model.task == "detect" and rate < 0.5 and 2 * near > count - int(self.stated.sum()):
+        seen = int(self._seen().sum()) if self.model.task == "detect" else 0
+        if 2 * seen >= count and 2 * rate < seen / count:
             return (
-                f"{told}; suspected: the boxes. In {near} of the others a box of the right class lies at the object "
-                "without fitting it, which no other box format explains: an output may be quantized too coarsely"
+                f"{told}; suspected: the boxes. The class of the object is found in {seen} of {count}, but its box "
+                "does not fit, which no other box format explains: an output may be clipped or quantized too coarsely"
             )
         if rate <= RARELY and count >= ENOUGH:
             return (
@@ -145,17 +144,6 @@ class _Check:
         members = self.mapping.members
         return np.array([np.isin(answer.classes[answer.scores >= answer.threshold], members[truth.label]).any()
                          for answer, truth in pairs])  # fmt: skip
-
-    def _near(self) -> int:
-        """On how many of the originals that are not found a box of the right class lies without fitting."""
-        count = 0
-        for answer, truth, right in zip(self.answers, self.truths, self.stated, strict=True):
-            if right or truth.label is None or truth.box is None or answer.boxes is None:
-                continue
-            own = np.isin(answer.classes, self.mapping.members[truth.label]) & (answer.scores >= answer.threshold)
-            overlap = box_overlaps(answer.boxes[own], truth.box).max(initial=0)
-            count += NEAR <= overlap < OVERLAP
-        return count
 
 
 def _at_object(answer: Answer, truth: Truth) -> int | None:

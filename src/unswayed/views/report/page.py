@@ -131,7 +131,7 @@ def write_report(
         files = write_assets(Path(settings.assets), shown, tables) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    said = [sentences[0], *doubts, *sentences[1:]]
+    said = [worded(sentence, tasks) for sentence in (sentences[0], *doubts, *sentences[1:])]
     return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics.certainty import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
+from unswayed.tasks import words_of
 from unswayed.views.text import interval, listed, number, percent, plural, points
 
 from .findings import Findings
@@ -125,6 +126,9 @@ def ranking(findings: Findings) -> Answer | None:
     rivals = findings.rivals
     if rivals.is_empty() or not findings.averages:
         return None
+    if len(findings.facts.tasks) > 1:
+        named = listed(sorted(words_of(task).model + "s" for task in findings.facts.tasks))
+        return Answer("Not across tasks", f"{named[0].upper()}{named[1:]} are asked different questions.")
     best, n = findings.models[0], max(row["n"] for row in findings.averages.values())
     apart = rivals.filter(certain_rows())
     alike = rivals.filter(~pl.col("model").is_in(apart["model"].to_list()))
