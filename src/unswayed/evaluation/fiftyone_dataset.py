@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from unswayed.benchmark.exporting import Exported, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
 from unswayed.errors import UserError
+from unswayed.sources.coco import run_length_mask
+from unswayed.sources.objects import read_objects
 
 from .facts import ORIGINAL, SOURCE
 from .model_cards import KEYS
-from .predictions import each_model
+from .predictions import columns_of, each_model
 
 FLIPS = "flips"
 
@@ -53,10 +55,17 @@ def write_fiftyone(
         if row["mask_path"]:
             mask = str((benchmark.root / row["mask_path"]).resolve())
             sample["object"] = fiftyone.Segmentation(mask_path=mask)
+        if row.get("objects"):
+            sample["other_objects"] = fiftyone.Detections(detections=_others(row, benchmark))
         if answers:
             sample[FLIPS] = []
-        for field, (label, confidence, flipped, model) in answers.get(row["sample_id"], {}).items():
-            sample[field] = fiftyone.Classification(label=label, confidence=confidence)
+        for field, (label, confidence, flipped, model, box) in answers.get(row["sample_id"], {}).items():
+            if box is None:
+                sample[field] = fiftyone.Classification(label=label, confidence=confidence)
+            else:
+                place = _place(box, int(benchmark.card["size"]))
+                found = fiftyone.Detection(label=label, bounding_box=place, confidence=confidence)
+                sample[f"{field}_box"] = fiftyone.Detections(detections=[found])
             if flipped:
                 sample[FLIPS] = [*sample[FLIPS], model]
         samples.append(sample)
@@ -68,20 +77,41 @@ def write_fiftyone(
     return Exported(name, len(rows), sum(row["label"] is None for row in rows))
 
 
+def _place(box: Sequence[float], side: int) -> list[float]:
+    """A box as FiftyOne has it: left, top, width and height as shares of the picture."""
+    left, top, right, bottom = (value / side for value in box)
+    return [left, top, right - left, bottom - top]
+
+
+def _others(row: dict[str, Any], benchmark: Benchmark) -> list[Any]:
+    """The other objects of a picture with their boxes and, inside them, their masks."""
+    import fiftyone
+
+    side, detections = int(benchmark.card["size"]), []
+    for other in read_objects(row["objects"], row["sample_id"]):
+        left, top, right, bottom = map(int, other.box)
+        mask = run_length_mask(other.mask, side, side)[top:bottom, left:right] > 0
+        label = "unknown" if other.label is None else benchmark.labels.classes[other.label]
+        detections.append(fiftyone.Detection(label=label, bounding_box=_place(other.box, side), mask=mask))
+    return detections
+
+
 def _slice(row: dict[str, Any]) -> str:
     """The name of a picture's slice, without dots: the database takes none (`size-0_05`, `position-run1`)."""
     name = row["edit"] if row["run"] == 0 else f"{row['edit']}-run{row['run']}"
     return name.replace(".", "_")
 
 
-def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, tuple[str, float, bool, str]]]:
-    """By sample id and field: the predicted class, its probability, whether the picture is a flip, and the model."""
+def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Any]]:
+    """By sample id and field: the predicted class, its probability, whether the picture is a flip, the model, and the
+    box of what a detector or segmenter found."""
     classes = benchmark.labels.classes
-    found: dict[str, dict[str, tuple[str, float, bool, str]]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for field, model, row in _predicted(folder):
         index = row["predicted"]
-        label = classes[index] if 0 <= index < len(classes) else str(index)
-        found.setdefault(row["sample_id"], {})[field] = label, row["probability"], row["flipped"], model
+        label = classes[index] if 0 <= index < len(classes) else "nothing" if index == -1 else str(index)
+        answer = label, row["probability"], row["flipped"], model, row.get("box")
+        found.setdefault(row["sample_id"], {})[field] = answer
     known = set(benchmark.manifest.column("sample_id").to_pylist())
     if not known & set(found):
         raise UserError(f"the predictions in {folder} are not about the pictures of {benchmark.root}")
@@ -91,7 +121,8 @@ def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, tuple[st
 def _predicted(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
     import polars as pl
 
-    columns = ("model", *KEYS, "sample_id", "predicted", "probability", "correct")
+    columns = ["model", *KEYS, "sample_id", "predicted", "probability", "correct"]
+    columns += ["box"] if "box" in columns_of(folder) else []
     for model, rows in each_model(folder, columns):
         before = rows.filter(pl.col("edit") == ORIGINAL, pl.col("run") == 0)
         right = set(before.filter("correct")["source_id"])
