@@ -34,7 +34,7 @@ def agreement_faults(scores: np.ndarray, controls: np.ndarray) -> np.ndarray:
     scores: (N,), how well the pictures match; controls: (M,), how well the controls match the same words.
 
     >>> agreement_faults(np.array([0.9, 0.25, 0.1]), np.array([0.1, 0.2, 0.3, 0.4]))
-    array([0.  , 0.5 , 1.  ])
+    array([0. , 0.5, 1. ])
     """
     if not len(controls):
         return np.full(len(scores), np.nan)
