@@ -35,7 +35,6 @@ def test_rows_and_columns(benchmark: Path, own_models: str, tmp_path: Path) -> N
             "answer_text",
             "outcome",
             "choice_position",
-            "agreement",
             "tokens",
         ),
         *("white_box", "suspicion", "chance", "doubted_masks"),

@@ -163,9 +163,9 @@ def worst_flips(
             flips = flips.filter(pl.col("edit").is_in(list(edits)))
         worst = flips.sort("probability", descending=True).unique("source_id", keep="first", maintain_order=True)
         candidates += [_flip(row, None) for row in worst.head(limit).iter_rows(named=True)]
-    candidates.sort(key=lambda flip: -flip.after_probability)
+    candidates.sort(key=lambda flip: -(flip.after_probability or 0.0))
     first = {flip.source_id: flip for flip in reversed(candidates)}
-    return sorted(first.values(), key=lambda flip: -flip.after_probability)[:limit]
+    return sorted(first.values(), key=lambda flip: -(flip.after_probability or 0.0))[:limit]
 
 
 def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:

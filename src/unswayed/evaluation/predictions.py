@@ -159,8 +159,10 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     run = "unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
-    beside = [name for name in ("label", "predicted") if name in column_names(path)] if "correct" in columns else []
-    wanted = list(dict.fromkeys([*columns, *beside]))
+    there = column_names(path)
+    beside = [name for name in ("label", "predicted") if name in there] if "correct" in columns else []
+    task = ["task"] if "probability" in columns and "task" in there else []
+    wanted = list(dict.fromkeys([*columns, *beside, *task]))
     frame = polars_table(read_checked(path, STORED, select=wanted, required=columns, run=run))
     if frame.is_empty():
         raise UserError(f"{path} contains no rows", run="the same `unswayed evaluate` command again")
@@ -172,6 +174,15 @@ def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
                 f"predicted class {row['predicted']} and correct = {row['correct']}",
                 allowed="`correct` where the predicted class is the label",
                 run="the same `unswayed evaluate` command again, into a new folder",
+            )
+    if "probability" in columns:
+        # Models of other tasks may find nothing, and a server may give no probabilities.
+        classified = pl.col("task").cast(pl.String).fill_null("classify") == "classify" if task else pl.lit(True)
+        if bare := frame.filter(pl.col("probability").is_null() & classified).height:
+            raise UserError(
+                f"{path}: {bare:,} rows of a classifier have no probability",
+                allowed="a probability in every row",
+                run=run,
             )
     return frame.select(columns)
 

@@ -123,7 +123,7 @@ def test_the_profile_grows_bar_by_bar_is_canceled_and_opens_a_filmstrip(page):
     page.wait_for_selector("#profile ul > li")
     assert "The shorter the bar, the more fragile" in page.inner_text("#profile")
     page.wait_for_selector("#searching progress")
-    assert "of 12 searches done" in page.inner_text("#searching")
+    assert "of 18 searches done" in page.inner_text("#searching")
     page.click("#cancel-search")
     page.wait_for_selector("#searching :text('Canceled after')")
     rows = page.locator("#profile ul > li").count()

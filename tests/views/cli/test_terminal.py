@@ -59,7 +59,7 @@ def test_compare_and_check_fit_eighty_columns_and_divide_no_word(predictions: Pa
     shown = run_cli(command[0], predictions, *command[1:])
     assert shown.exit_code in (0, 1, 3), shown.output
     assert max(map(len, shown.stdout.splitlines())) <= 80
-    assert ("threshold" if command[0] == "check" else "difference") in shown.stdout
+    assert ("limit" if command[0] == "check" else "difference") in shown.stdout
     assert LONG_NAME in shown.stdout
 
 
