@@ -113,8 +113,10 @@ def write_predictions(folder: Path, bench: Path, rows: list[tuple[str, str, int]
             "top5": list(np.stack([predicted] * 5, 1)), "top5_probabilities": list(rng.random((len(rows), 5))),
             "object_survives": rng.uniform(0.4, 1, len(rows)), "subset_correct": correct,
         }  # fmt: skip
+        columns["task"] = pyarrow.array(["classify"] * len(rows)).dictionary_encode()
         arrays = [
-            columns[field.name] if isinstance(columns[field.name], pyarrow.Array)
+            pyarrow.nulls(len(rows), field.type) if field.name not in columns
+            else columns[field.name] if isinstance(columns[field.name], pyarrow.Array)
             else pyarrow.array(columns[field.name]).cast(field.type)
             for field in SCHEMA
         ]  # fmt: skip
