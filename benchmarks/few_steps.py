@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,15 @@ from unipc import UniPC
 from unswayed.benchmark import BuildSettings
 from unswayed.benchmark.measures import glcm_measures
 from unswayed.benchmark.plan import Plan
-from unswayed.benchmark.prepare import Preparation
+from unswayed.benchmark.prepare import Preparation, Prepared
+from unswayed.benchmark.serving import Address, Client, Service
 from unswayed.edits.recipes import open_recipe
 from unswayed.evaluation.feature_networks import lpips_file, open_lpips
+from unswayed.jobs import run_tasks
 from unswayed.models import open_model
-from unswayed.rendering.diffusion import open_diffusion
+from unswayed.rendering.diffusion import Diffusion, open_diffusion
 from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.settings import removal_of
 from unswayed.sources import Source, open_source
 
 EDITS = "original,inversion,background-simple,background-complex,background-random,size-0.05"
@@ -71,6 +74,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no further run after so long")
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="only the I-th of N parts of the photographs")
     parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, help="takes a minute [default: on a GPU]")
     parser.add_argument("--device")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
@@ -84,9 +88,15 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> None:
     """Render and measure; the file has one row per picture and is written again after every run."""
     started = time.perf_counter()
-    prepared = [one for spec in options.sources for one in compositions(spec, options)]
+    guide = "lite:2" if any("guide" in item.needs for item in open_recipe(options.recipe).items) else None
+    diffusion = open_diffusion(
+        steps=100, sampler="ancestral", device=options.device, batch_size=options.batch_size, guide=guide,
+        compile=options.compile,
+    )  # fmt: skip
+    say(f"the network is loaded after {time.perf_counter() - started:.0f} s")
+    prepared = [one for spec in options.sources for one in compositions(spec, diffusion, options)]
     say(f"{len(prepared)} pictures composed after {time.perf_counter() - started:.0f} s")
-    measures = Measures(options, prepared)
+    measures = Measures(options, diffusion, prepared)
     rows: dict[str, list[Any]] = {}
     for sampler, steps, seed, everywhere in runs(options):
         since = time.perf_counter()
@@ -130,7 +140,21 @@ class Composed:
     texture: bool
 
 
-def compositions(spec: str, options: argparse.Namespace) -> list[Composed]:
+class Composing:
+    """The worker that composes a photograph's pictures; the process with the network removes the objects."""
+
+    def __init__(self, plan: Plan, service: Address) -> None:
+        self.plan, self.service = plan, service
+
+    def __call__(self, source_id: str) -> Prepared:
+        return self.preparation(source_id)
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        return Preparation(self.plan, Client(self.service))
+
+
+def compositions(spec: str, diffusion: Diffusion, options: argparse.Namespace) -> list[Composed]:
     """The pictures of one source's shard, composed in processes."""
     part, parts = map(int, options.shard.split("/"))
     source = open_source(spec)
@@ -140,8 +164,13 @@ def compositions(spec: str, options: argparse.Namespace) -> list[Composed]:
     settings = BuildSettings(recipe=options.recipe, quality="off", device=options.device)
     with tempfile.TemporaryDirectory() as folder:
         plan = Plan(Path(folder), source, open_recipe(options.recipe), settings)
-        with ProcessPoolExecutor(options.workers, multiprocessing.get_context("fork")) as pool:
-            prepared = list(pool.map(Preparation(plan), ids, chunksize=4))
+        with Service(diffusion, removal_of(settings)) as service:
+            tasks = run_tasks(Composing(plan, service.address), ids, options.workers, apart=True)
+            outcomes = {outcome.task: outcome for outcome in service.run(tasks)}
+    prepared = [outcomes[source_id].result for source_id in ids if outcomes[source_id].result is not None]
+    for outcome in outcomes.values():
+        if outcome.result is None:
+            say(f"{spec}: {outcome.task} is left out: {outcome.failure}")
     name = spec.partition(":")[0]
     return [
         Composed(
@@ -184,12 +213,8 @@ def rendered(
 class Measures:
     """The network, compiled once, and the classifiers and distances that judge its pictures."""
 
-    def __init__(self, options: argparse.Namespace, prepared: Sequence[Composed]) -> None:
-        guided = [one.layers.guidance for one in prepared if one.layers.guidance is not None]
-        self.diffusion = open_diffusion(
-            steps=100, sampler="ancestral", device=options.device, batch_size=options.batch_size,
-            guide="lite:2" if any(one.kind == "adversarial" for one in guided) else None,
-        )  # fmt: skip
+    def __init__(self, options: argparse.Namespace, diffusion: Diffusion, prepared: Sequence[Composed]) -> None:
+        self.diffusion = diffusion
         self.models = {name: open_model(name, device=options.device) for name in options.models}
         self.originals = {one.photograph: one.layers.background for one in prepared if one.edit == "original"}
         weights = lpips_file()

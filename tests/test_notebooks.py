@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,14 @@ import pytest
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 NOTEBOOKS = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+@pytest.fixture
+def execute(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script of docs/notebooks."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    sys.modules.pop("execute", None)
+    return import_module("execute")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -39,7 +49,7 @@ def test_a_notebook_is_valid_complete_and_opens_in_colab(name: str) -> None:
     identifiers = [cell["id"] for cell in notebook["cells"]]
     assert len(set(identifiers)) == len(identifiers)
     first = "".join(notebook["cells"][0]["source"])
-    assert "colab-badge.svg" in first and f"`{name}.ipynb`" in first
+    assert "colab-badge.svg" in first and f"{name}.ipynb" in first
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert sum(bool(cell["outputs"]) for cell in code) >= 2
@@ -48,16 +58,25 @@ def test_a_notebook_is_valid_complete_and_opens_in_colab(name: str) -> None:
     assert len(json.dumps(notebook)) < 400_000
 
 
+def test_the_badges_lead_to_the_repository_that_the_project_names(execute: Any) -> None:
+    """Without an address in pyproject.toml they lead to Colab's Upload."""
+    urls = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text("utf-8"))["project"].get("urls", {})
+    for name in NOTEBOOKS:
+        assert execute.with_badge(read(name), f"{name}.ipynb", urls.get("Repository")) == read(name), "make notebooks"
+    moved = execute.with_badge(read("tutorial"), "tutorial.ipynb", "https://github.com/someone/fork")
+    address = "https://colab.research.google.com/github/someone/fork/blob/main/docs/notebooks/tutorial.ipynb"
+    assert f"colab-badge.svg)]({address})\n" in "".join(moved["cells"][0]["source"])
+    assert moved["cells"][1:] == read("tutorial")["cells"][1:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_and_its_outputs_are_those_that_are_stored(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs_and_its_outputs_are_those_that_are_stored(
+    name: str, execute: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if name == "papers":
         pytest.importorskip("imagenet_x")
-    monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setenv("POLARS_FMT_MAX_ROWS", "30")
-    sys.modules.pop("execute", None)
-    import execute
-
     stored = read(name)
     again = execute.run(stored)
     assert words_of(said(again)) == words_of(said(stored))

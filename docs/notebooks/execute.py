@@ -1,6 +1,7 @@
 """Runs notebooks and stores what their cells print and show: `python docs/notebooks/execute.py tutorial.ipynb …`.
 
-The cells are plain Python, so one namespace and a temporary folder are all that they need; no Jupyter is installed.
+The cells are plain Python, so one namespace and a temporary folder are all that they need; no Jupyter is installed. The
+badge of Colab gets its address from `Repository` in pyproject.toml's `[project.urls]`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 import tempfile
+import tomllib
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,18 @@ from typing import Any
 from PIL import Image
 
 SIDE = 640  # pixels: larger pictures are stored reduced
+COLAB = "https://colab.research.google.com/"
+BADGE = f"[![Open in Colab]({COLAB}assets/colab-badge.svg)]"
+
+
+def with_badge(notebook: dict[str, Any], name: str, repository: str | None) -> dict[str, Any]:
+    """The notebook with a badge that opens it in Colab: from its repository on GitHub, else by *Upload*."""
+    line = f"{BADGE}({COLAB}) (choose *Upload* and this file, `{name}`)\n"
+    if repository is not None:
+        line = f"{BADGE}({COLAB}github/{repository.partition('github.com/')[2]}/blob/main/docs/notebooks/{name})\n"
+    first, *others = notebook["cells"]
+    source = [line if text.startswith(BADGE) else text for text in first["source"]]
+    return {**notebook, "cells": [{**first, "source": source}, *others]}
 
 
 def run(notebook: dict[str, Any]) -> dict[str, Any]:
@@ -67,8 +81,11 @@ def _data(value: Any) -> dict[str, Any]:
 
 def main(paths: list[str]) -> None:
     os.environ["POLARS_FMT_MAX_ROWS"] = "30"
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    repository = project.get("urls", {}).get("Repository")
     for path in map(Path, paths):
-        text = json.dumps(run(json.loads(path.read_text(encoding="utf-8"))), indent=1, ensure_ascii=False)
+        notebook = with_badge(run(json.loads(path.read_text(encoding="utf-8"))), path.name, repository)
+        text = json.dumps(notebook, indent=1, ensure_ascii=False)
         path.write_text(text + "\n", encoding="utf-8")
 
 

@@ -1,16 +1,15 @@
 """Settings: the names that a setting may have, how the command line offers it, and how Python takes it as a keyword.
 
 A settings class is a frozen dataclass of the room that uses it. Its fields are written once: a command gets an option
-for each field that is annotated with an `Option`, and a function decorated with `takes` gets a keyword for each field.
+for each field that is declared with `option`, and a function decorated with `takes` gets a keyword for each field.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import PurePath
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
 
@@ -55,6 +54,18 @@ class Option:
         """The help with the list of values."""
         help = self.help() if callable(self.help) else self.help
         return help.replace("{values}", ", ".join(f"`{value}`" for value in self.all_values()))
+
+
+def option(
+    default: Any,
+    help: str | Callable[[], str] | Option,
+    metavar: str | None = None,
+    flags: tuple[str, ...] = (),
+    **others: Any,
+) -> Any:
+    """Return the field of a settings class with this default; help: or a whole `Option` that several classes share."""
+    declared = help if isinstance(help, Option) else Option(help, metavar, flags=flags, **others)
+    return field(default=default, metadata={"option": declared})
 
 
 LEAVE_OUT = Option("Leave out photographs whose masks are doubted: a warning, or a low confidence.")
@@ -171,21 +182,9 @@ class takes(Generic[Fields, Settings]):
 
         of_fields = inspect.signature(self.settings).parameters.values()
         before = [parameter for parameter in own.values() if parameter.name != "settings"]
-        after = [
-            parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=_without_option(parameter.annotation))
-            for parameter in of_fields
-            if parameter.name not in own
-        ]
+        after = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in of_fields if parameter.name not in own]
         called.__signature__ = inspect.Signature([*before, *after])  # type: ignore[attr-defined]
         return called
-
-
-def _without_option(annotation: object) -> object:
-    """The type of a field as `help` shows it: `Annotated[int, Option(…)]` is `int`."""
-    text = ast.parse(annotation, mode="eval").body if isinstance(annotation, str) else None
-    if isinstance(text, ast.Subscript) and isinstance(text.slice, ast.Tuple) and ast.unparse(text.value) == "Annotated":
-        return ast.unparse(text.slice.elts[0])
-    return annotation
 
 
 LINE = 120

@@ -44,9 +44,9 @@ def test_an_attribute_without_a_certain_effect_is_said_to_show_none() -> None:
 
 def test_a_sweep_fails_below_the_level_that_costs_ten_points() -> None:
     line = verdict_line(drops(**{"size_0.1": (2.0, True), "size_0.06": (10.0, True), "size_0.03": (40.0, True)}))
-    assert line == "size: fails below 6 %"
+    assert line == "size: costs more than 10 points below 6 % of the picture"
     line = verdict_line(drops(**{"size_0.1": (12.0, True), "size_0.06": (14.0, True), "size_0.03": (40.0, True)}))
-    assert line == "size: fails at 10 % and below"
+    assert line == "size: costs more than 10 points at 10 % of the picture and below"
     line = verdict_line(drops(**{"size_0.1": (2.0, True), "size_0.06": (3.0, True), "size_0.03": (9.0, True)}))
     assert line == "size: costs up to 9 points"
 
@@ -58,7 +58,7 @@ def test_what_is_not_certain_never_fails() -> None:
 
 def test_several_changes_at_once_are_not_blamed_on_one_attribute() -> None:
     line = verdict_line(drops(direction=(1.0, False), direction_small=(30.0, True)))
-    assert line == "small and turned: costs 30 points; direction: no effect shown"
+    assert line == "small and turned: costs 30 points; direction alone: no effect shown"
 
 
 def test_only_some_models_and_few_photographs_are_said() -> None:

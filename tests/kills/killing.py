@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -77,6 +78,18 @@ def edit(inputs: Path, output: Path) -> object:
     return write_edited(edit_photograph(request, read_scene(photograph, None), photograph), output / "out.png")
 
 
+def repair(inputs: Path, output: Path) -> object:
+    from unswayed.edits.mixture import EditMixture
+    from unswayed.repair import RepairSettings, fine_tuning
+    from unswayed.repair import repair as repair_model
+
+    fine_tuning.SAVE_EVERY = 0.0  # a state after every step
+    settings = RepairSettings(epochs=2, batch_size=8, train="all", mixture=EditMixture(probability=0.8))
+    model = f"python:{inputs / 'model/small.py'}:build"
+    options = {"recipe": "original,background-random", "device": "cpu", "workers": 1}
+    return repair_model(f"folder:{inputs / 'shapes'}", model, output, settings, **options)  # type: ignore[arg-type]
+
+
 COMMANDS: dict[str, Command] = {
     "build": build,
     "evaluate": evaluate,
@@ -84,6 +97,7 @@ COMMANDS: dict[str, Command] = {
     "masks": masks,
     "import": import_,
     "edit": edit,
+    "repair": repair,
 }
 
 
@@ -93,7 +107,9 @@ def make_inputs(folder: Path) -> Path:
     What the commands import is imported here, once for all copies of this process.
     """
     import unswayed.evaluation.evaluation
-    import unswayed.evaluation.study  # noqa: F401
+    import unswayed.evaluation.study
+    import unswayed.repair.run  # noqa: F401
+    from betrayed import train_plainly, write_model, write_photographs
     from unswayed.models import open_model
 
     open_model("lite:0", device="cpu")
@@ -109,6 +125,7 @@ def make_inputs(folder: Path) -> Path:
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             cv2.imwrite(str(folder / place), small)
     (folder / "release/labels.txt").write_text("dog\t207\ncat\t281\n")
+    write_model(folder / "model", train_plainly(write_photographs(folder / "shapes", 8), steps=5))
     return folder
 
 
@@ -159,13 +176,17 @@ def counting(work: Callable[[], object], kill_at: int | None, log: Path) -> None
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """The hash of every file below a folder, hidden ones included, or the target of a link."""
+    """The hash of every file below a folder, hidden ones included, or the target of a link.
+
+    How long a training took is in its records and differs from run to run.
+    """
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             found[str(path.relative_to(folder))] = os.readlink(path)
         elif path.is_file():
-            found[str(path.relative_to(folder))] = hashlib.sha256(path.read_bytes()).hexdigest()
+            content = re.sub(rb'"seconds": ?[0-9.e-]+', b"", path.read_bytes())
+            found[str(path.relative_to(folder))] = hashlib.sha256(content).hexdigest()
     return found
 
 
@@ -345,8 +366,9 @@ def main() -> None:
                 failed |= bool(problems)
             sys.exit(failed)
         inputs = make_inputs(Path(folder) / "inputs")
-        for name in given.commands or COMMANDS:
-            share = (-(-given.injected // len(COMMANDS)), -(-given.random // len(COMMANDS)))
+        chosen = given.commands or list(COMMANDS)
+        for name in chosen:
+            share = (-(-given.injected // len(chosen)), -(-given.random // len(chosen)))
             killed, problems = kill(name, inputs, Path(folder), *share, seed=given.seed)
             print(
                 f"{name}: {sum(share)} runs, {killed} killed, {len(problems)} different",

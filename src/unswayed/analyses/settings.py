@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from unswayed.choices import LEAVE_OUT, LeftOut, Option
+from unswayed.choices import LEAVE_OUT, LeftOut, Option, option
 from unswayed.errors import UserError
 
 from . import ANALYSES, tables_help
@@ -32,44 +32,36 @@ class AnalyzeSettings:
     condition: only pictures that are valid as `measured`, or as most people say (`human`).
     """
 
-    table: Annotated[str, Option(tables_help, values=ANALYSES.names)] = "drops"
-    by: Annotated[
-        str | None, Option("One row per `class`, `superclass`, or value of a predictions or manifest column.")
-    ] = None
-    accuracy: Annotated[
-        Sequence[float],
-        Option(
-            "For `thresholds`: the accuracy to keep [default: 80]; may be repeated.",
-            metavar="PERCENT",
-            flags=("--at-accuracy",),
-        ),
-    ] = ()
-    drop: Annotated[
-        Sequence[float],
-        Option(
-            "For `thresholds`: the drop to allow [default: 10]; may be repeated.",
-            metavar="POINTS",
-            flags=("--at-drop",),
-        ),
-    ] = ()
-    groups: Annotated[
-        str | Path | None,
-        Option("Means over models: a CSV with the column `model` and one column per grouping, or `all`."),
-    ] = None
-    models: Annotated[Sequence[str] | None, MODELS] = None
-    edits: Annotated[Sequence[str] | None, Option("Only this edit; may be repeated.", flags=("--edit", "-e"))] = None
-    benchmark: Annotated[Path | str | None, Option("The benchmark, if it was moved since `evaluate`.")] = None
-    common: Annotated[bool, COMMON] = False
+    table: str = option("drops", tables_help, values=ANALYSES.names)
+    by: str | None = option(None, "One row per `class`, `superclass`, or value of a predictions or manifest column.")
+    accuracy: Sequence[float] = option(
+        (),
+        "For `thresholds`: the accuracy to keep [default: 80]; may be repeated.",
+        metavar="PERCENT",
+        flags=("--at-accuracy",),
+    )
+    drop: Sequence[float] = option(
+        (),
+        "For `thresholds`: the drop to allow [default: 10]; may be repeated.",
+        metavar="POINTS",
+        flags=("--at-drop",),
+    )
+    groups: str | Path | None = option(
+        None, "Means over models: a CSV with the column `model` and one column per grouping, or `all`."
+    )
+    models: Sequence[str] | None = option(None, MODELS)
+    edits: Sequence[str] | None = option(None, "Only this edit; may be repeated.", flags=("--edit", "-e"))
+    benchmark: Path | str | None = option(None, "The benchmark, if it was moved since `evaluate`.")
+    common: bool = option(False, COMMON)
     condition: Condition | None = None
-    reference: Annotated[
-        Literal["original", "source"],
-        Option("What drops are measured against: the framed `original` or the `source` file as it was.", read=str),
-    ] = "original"
-    leave_out: Annotated[LeftOut | None, LEAVE_OUT] = None
-    interval: Annotated[str, Option("Kind of confidence interval: `auto`, `bootstrap` or `score`.")] = "auto"
-    resamples: Annotated[int, RESAMPLES] = 1000
-    level: Annotated[float, Option("Confidence level of the intervals.")] = 0.95
-    seed: Annotated[int, SEED] = 0
+    reference: Literal["original", "source"] = option(
+        "original", "What drops are measured against: the framed `original` or the `source` file as it was.", read=str
+    )
+    leave_out: LeftOut | None = option(None, LEAVE_OUT)
+    interval: str = option("auto", "Kind of confidence interval: `auto`, `bootstrap` or `score`.")
+    resamples: int = option(1000, RESAMPLES)
+    level: float = option(0.95, "Confidence level of the intervals.")
+    seed: int = option(0, SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +69,15 @@ class CompareSettings:
     """How two models, or all pairs of several, are compared. other: where the second model's predictions are, if they
     are not beside the first's."""
 
-    measure: Annotated[
-        Literal["accuracy", "drop", "net"],
-        Option("What is compared: accuracy, its drop, or the drop net of each edit's control."),
-    ] = "drop"
-    other: Annotated[Path | Predictions | None, Option("The folder of B's predictions, if it is not the same.")] = None
-    common: Annotated[bool, COMMON_OF_TWO] = False
-    resamples: Annotated[int, RESAMPLES] = 1000
+    measure: Literal["accuracy", "drop", "net"] = option(
+        "drop", "What is compared: accuracy, its drop, or the drop net of each edit's control."
+    )
+    other: Path | Predictions | None = option(None, "The folder of B's predictions, if it is not the same.")
+    common: bool = option(False, COMMON_OF_TWO)
+    resamples: int = option(1000, RESAMPLES)
     level: float = 0.95
     interval: str = "auto"
-    seed: Annotated[int, SEED] = 0
+    seed: int = option(0, SEED)
 
 
 def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> dict[str, float]:
@@ -134,81 +125,64 @@ class GateSettings:
     is given here wins; models: only these; level: of the intervals (0.95).
     """
 
-    max_drop: Annotated[
-        Mapping[str, float] | None,
-        Option(
-            "The largest accuracy drop that an edit may cause; may be repeated.",
-            metavar="EDIT=POINTS",
-            read=partial(parse_limits, option="--max-drop"),
-        ),
-    ] = None
-    min_accuracy: Annotated[
-        Mapping[str, float] | None,
-        Option(
-            "The lowest accuracy allowed on an edit; a number alone is for `original`.",
-            metavar="EDIT=PERCENT",
-            read=partial(parse_limits, option="--min-accuracy", bare="original"),
-        ),
-    ] = None
-    min_threshold: Annotated[
-        Mapping[str, tuple[float, float]] | None,
-        Option(
-            "The accuracy must stay above PERCENT down to this level of a sweep.",
-            metavar="ATTRIBUTE=LEVEL@PERCENT",
-            read=lambda texts: {text.partition("=")[0]: parse_threshold(text) for text in texts},
-        ),
-    ] = None
-    baseline: Annotated[Path | Predictions | None, Option("Predictions of an earlier model on the same benchmark.")] = (
-        None
+    max_drop: Mapping[str, float] | None = option(
+        None,
+        "The largest accuracy drop that an edit may cause; may be repeated.",
+        metavar="EDIT=POINTS",
+        read=partial(parse_limits, option="--max-drop"),
     )
-    margin: Annotated[float | None, Option("Points by which a model may be worse than the baseline.")] = None
-    measure: Annotated[
-        Literal["accuracy", "drop"] | None, Option("Compared with the baseline: `accuracy` or `drop`.", read=str)
-    ] = None
-    leave_out: Annotated[LeftOut | None, LEAVE_OUT] = None
-    config: Annotated[Path | str | None, Option("A TOML file of limits; the command line overrides it.")] = None
-    models: Annotated[Sequence[str], MODELS] = ()
-    level: Annotated[float | None, Option("Confidence level of the intervals [default: 0.95].")] = None
-    common: Annotated[bool, COMMON_OF_TWO] = False
-    resamples: Annotated[int, RESAMPLES] = 1000
-    seed: Annotated[int, SEED] = 0
+    min_accuracy: Mapping[str, float] | None = option(
+        None,
+        "The lowest accuracy allowed on an edit; a number alone is for `original`.",
+        metavar="EDIT=PERCENT",
+        read=partial(parse_limits, option="--min-accuracy", bare="original"),
+    )
+    min_threshold: Mapping[str, tuple[float, float]] | None = option(
+        None,
+        "The accuracy must stay above PERCENT down to this level of a sweep.",
+        metavar="ATTRIBUTE=LEVEL@PERCENT",
+        read=lambda texts: {text.partition("=")[0]: parse_threshold(text) for text in texts},
+    )
+    baseline: Path | Predictions | None = option(None, "Predictions of an earlier model on the same benchmark.")
+    margin: float | None = option(None, "Points by which a model may be worse than the baseline.")
+    measure: Literal["accuracy", "drop"] | None = option(
+        None, "Compared with the baseline: `accuracy` or `drop`.", read=str
+    )
+    leave_out: LeftOut | None = option(None, LEAVE_OUT)
+    config: Path | str | None = option(None, "A TOML file of limits; the command line overrides it.")
+    models: Sequence[str] = option((), MODELS)
+    level: float | None = option(None, "Confidence level of the intervals [default: 0.95].")
+    common: bool = option(False, COMMON_OF_TWO)
+    resamples: int = option(1000, RESAMPLES)
+    seed: int = option(0, SEED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings:
     """What shall be found out with how many photographs, and the assumptions where there is no pilot."""
 
-    photographs: Annotated[
-        Sequence[int],
-        Option("Compute the smallest drop that N photographs detect; may be repeated.", flags=("-n", "--photographs")),
-    ] = ()
-    drop: Annotated[
-        Sequence[float], Option("Compute how many photographs detect this drop; may be repeated.", metavar="POINTS")
-    ] = ()
-    max_drop: Annotated[
-        float | None, Option("Compute how many photographs let `check --max-drop` pass.", metavar="POINTS")
-    ] = None
-    expect: Annotated[float, Option("The drop expected for --max-drop, without a pilot.", metavar="POINTS")] = 0.0
-    gains: Annotated[
-        float, Option("Predictions that the edit turns from wrong to right, without a pilot.", metavar="PERCENT")
-    ] = 3.0
-    accuracy: Annotated[float, Option("Accuracy on the originals, without a pilot.", metavar="PERCENT")] = 80.0
-    runs: Annotated[int | None, Option("Edited pictures per photograph [default: the pilot's, else 1].", least=1)] = (
-        None
+    photographs: Sequence[int] = option(
+        (), "Compute the smallest drop that N photographs detect; may be repeated.", flags=("-n", "--photographs")
     )
-    correlation: Annotated[
-        float, Option("Correlation between two runs of one photograph, without a pilot: 0 to 1.")
-    ] = 0.5
-    models: Annotated[
-        Sequence[str] | None, Option("Only this model of the pilot; may be repeated.", flags=("-m", "--model"))
-    ] = None
-    edits: Annotated[
-        Sequence[str] | None, Option("Only this edit of the pilot; may be repeated.", flags=("--edit",))
-    ] = None
-    power: Annotated[float, Option("The probability with which the drop shall be detected.")] = 0.8
-    level: Annotated[float, Option("Confidence level of the tests and intervals.")] = 0.95
-    tests: Annotated[int, Option("Number of tests in the planned table, for the correction of the error rate.")] = 1
-    seed: Annotated[int, Option("Random seed of the simulations.")] = 0
+    drop: Sequence[float] = option(
+        (), "Compute how many photographs detect this drop; may be repeated.", metavar="POINTS"
+    )
+    max_drop: float | None = option(None, "Compute how many photographs let `check --max-drop` pass.", metavar="POINTS")
+    expect: float = option(0.0, "The drop expected for --max-drop, without a pilot.", metavar="POINTS")
+    gains: float = option(
+        3.0, "Predictions that the edit turns from wrong to right, without a pilot.", metavar="PERCENT"
+    )
+    accuracy: float = option(80.0, "Accuracy on the originals, without a pilot.", metavar="PERCENT")
+    runs: int | None = option(None, "Edited pictures per photograph [default: the pilot's, else 1].", least=1)
+    correlation: float = option(0.5, "Correlation between two runs of one photograph, without a pilot: 0 to 1.")
+    models: Sequence[str] | None = option(
+        None, "Only this model of the pilot; may be repeated.", flags=("-m", "--model")
+    )
+    edits: Sequence[str] | None = option(None, "Only this edit of the pilot; may be repeated.", flags=("--edit",))
+    power: float = option(0.8, "The probability with which the drop shall be detected.")
+    level: float = option(0.95, "Confidence level of the tests and intervals.")
+    tests: int = option(1, "Number of tests in the planned table, for the correction of the error rate.")
+    seed: int = option(0, "Random seed of the simulations.")
 
 
 FACTOR_TABLES = (
@@ -233,44 +207,34 @@ def two_models(text: str) -> tuple[str, str]:
 class FactorSettings:
     """The settings of the ImageNet-X tables; those after `seed` are for some tables only."""
 
-    table: Annotated[str, Option("The table: {values}.", values=FACTOR_TABLES)] = "errors"
-    which: Annotated[str, Option("`top`: the image's main factor; `multi`: all its factors.")] = "top"
-    partition: Annotated[str, Option("The ImageNet partition: `val` or `train`.")] = "val"
-    right: Annotated[str, Option("What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")] = "class"
-    by: Annotated[str | None, Option("`metaclass`: one table for each of the 17 metaclasses.")] = None
-    folder: Annotated[
-        Path | None,
-        Option("A folder of annotation files instead of the installed imagenet-x.", flags=("--annotations",)),
-    ] = None
-    keep_prototypes: Annotated[bool, Option("Keep the images that annotators compared against.")] = False
-    resamples: Annotated[int, Option("Number of bootstrap resamples; 0 for no intervals.", least=0)] = 1000
-    level: float = 0.95
-    seed: Annotated[int, SEED] = 0
-    groups: Annotated[
-        Path | str | None,
-        Option(
-            "For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
-            "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
-            metavar="CSV",
-        ),
-    ] = None
-    strengths: Annotated[
-        Path | None,
-        Option(
-            "For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
-            "[default: from the names of the published models]."
-        ),
-    ] = None
-    pair: Annotated[
-        tuple[str, str] | None, Option("For `compare`: two models, `A,B`.", flags=("--models",), read=two_models)
-    ] = None
-    edited: Annotated[
-        Path | None, Option("For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
-    ] = None
-    sets: Annotated[str | None, Option("Only these sets of published result tables, such as `base,modelvshuman`.")] = (
-        None
+    table: str = option("errors", "The table: {values}.", values=FACTOR_TABLES)
+    which: str = option("top", "`top`: the image's main factor; `multi`: all its factors.")
+    partition: str = option("val", "The ImageNet partition: `val` or `train`.")
+    right: str = option("class", "What counts as correct: `class`, `metaclass`, `real` or `real-standard`.")
+    by: str | None = option(None, "`metaclass`: one table for each of the 17 metaclasses.")
+    folder: Path | None = option(
+        None, "A folder of annotation files instead of the installed imagenet-x.", flags=("--annotations",)
     )
-    models_per_strength: Annotated[
-        int | None,
-        Option("Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].", least=1),
-    ] = None
+    keep_prototypes: bool = option(False, "Keep the images that annotators compared against.")
+    resamples: int = option(1000, "Number of bootstrap resamples; 0 for no intervals.", least=0)
+    level: float = 0.95
+    seed: int = option(0, SEED)
+    groups: Path | str | None = option(
+        None,
+        "For `model-types` and `accuracy`: a CSV with the column `model` and one column per grouping; "
+        "`published`: the paper's types of models; `augmentations`: its comparison of augmentations.",
+        metavar="CSV",
+    )
+    strengths: Path | None = option(
+        None,
+        "For `spill-over` and `strengths`: a CSV with the columns model, augmentation, strength "
+        "[default: from the names of the published models].",
+    )
+    pair: tuple[str, str] | None = option(
+        None, "For `compare`: two models, `A,B`.", flags=("--models",), read=two_models
+    )
+    edited: Path | None = option(None, "For `editing`: the predictions on a benchmark, if they are not in PREDICTIONS.")
+    sets: str | None = option(None, "Only these sets of published result tables, such as `base,modelvshuman`.")
+    models_per_strength: int | None = option(
+        None, "Leave out strengths of fewer models [default: 5 for the published sweeps, otherwise 1].", least=1
+    )

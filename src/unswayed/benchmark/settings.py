@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from unswayed.choices import Option, Quality, check_choice
+from unswayed.choices import Quality, check_choice, option
 from unswayed.errors import UserError
 from unswayed.jobs import EngineSettings
 from unswayed.rendering.settings import RenderSettings, check_range
@@ -25,40 +25,32 @@ class BuildSettings(EngineSettings, RenderSettings):
     `tries` times, and then leaves it out; `off` measures nothing.
     """
 
-    recipe: Annotated[
-        str | Recipe, Option("A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file.")
-    ] = "imagenet-e"
-    runs: Annotated[int, Option("How many times each edit with a random choice is repeated.")] = 1
-    fills: Annotated[
-        int,
-        Option("How many different fills of the object's old place the edits that move or resize it are made over."),
-    ] = 1
-    whole_objects: Annotated[bool, Option("Leave out scenes whose object is cut off by the photograph's border.")] = (
-        False
+    recipe: str | Recipe = option(
+        "imagenet-e", "A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file."
     )
-    limit: Annotated[int | None, Option("Only the first N scenes.")] = None
-    sample: Annotated[int | None, Option("N random scenes, evenly over the classes.", metavar="N")] = None
-    per_class: Annotated[int | None, Option("N random scenes of each class.", metavar="N")] = None
-    classes: Annotated[
-        str | Sequence[int | str] | None,
-        Option("Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."),
-    ] = None
-    batch_size: Annotated[int | None, Option("Pictures rendered at once; no effect on them.")] = None
-    workers: Annotated[int | None, Option("Worker processes; no effect on the pictures.")] = None
-    quality: Annotated[
-        Quality, Option("`report` measures every picture's validity, `strict` also makes invalid ones again.")
-    ] = "report"
-    agreement: Annotated[
-        str | None,
-        Option(
-            "A CLIP-like model, such as `open_clip:ViT-B-32/openai`, that measures whether pictures show the words "
-            "that they were drawn from [default: not measured].",
-            metavar="MODEL",
-        ),
-    ] = None
-    tries: Annotated[
-        int, Option("With `--quality strict`: how many new seeds to try before leaving a picture out.")
-    ] = 3
+    runs: int = option(1, "How many times each edit with a random choice is repeated.")
+    fills: int = option(
+        1, "How many different fills of the object's old place the edits that move or resize it are made over."
+    )
+    whole_objects: bool = option(False, "Leave out scenes whose object is cut off by the photograph's border.")
+    limit: int | None = option(None, "Only the first N scenes.")
+    sample: int | None = option(None, "N random scenes, evenly over the classes.", metavar="N")
+    per_class: int | None = option(None, "N random scenes of each class.", metavar="N")
+    classes: str | Sequence[int | str] | None = option(
+        None, "Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."
+    )
+    batch_size: int | None = option(None, "Pictures rendered at once; no effect on them.")
+    workers: int | None = option(None, "Worker processes; no effect on the pictures.")
+    quality: Quality = option(
+        "report", "`report` measures every picture's validity, `strict` also makes invalid ones again."
+    )
+    agreement: str | None = option(
+        None,
+        "A CLIP-like model, such as `open_clip:ViT-B-32/openai`, that measures whether pictures show the words "
+        "that they were drawn from [default: not measured].",
+        metavar="MODEL",
+    )
+    tries: int = option(3, "With `--quality strict`: how many new seeds to try before leaving a picture out.")
 
     def __post_init__(self) -> None:
         RenderSettings.__post_init__(self)
@@ -80,22 +72,22 @@ class ImportSettings:
     the folder of unedited pictures. copy: pictures are copied instead of linked.
     """
 
-    labels: Annotated[
-        Path | str | None, Option("Lines of `name<TAB>class` [default: labels.txt in the dataset, or its shards].")
-    ] = None
-    classes: Annotated[
-        Path | str | None, Option("A text file with one class name per line, if the classes are not ImageNet's.")
-    ] = None
-    original: Annotated[str | None, Option("The folder of unedited pictures [default: `ori` or `original`].")] = None
-    copy: Annotated[bool, Option("Copy the pictures instead of linking to them.", flags=("--copy",))] = False
-    workers: Annotated[int, Option("Number of threads that read and hash files.")] = 4
+    labels: Path | str | None = option(
+        None, "Lines of `name<TAB>class` [default: labels.txt in the dataset, or its shards]."
+    )
+    classes: Path | str | None = option(
+        None, "A text file with one class name per line, if the classes are not ImageNet's."
+    )
+    original: str | None = option(None, "The folder of unedited pictures [default: `ori` or `original`].")
+    copy: bool = option(False, "Copy the pictures instead of linking to them.", flags=("--copy",))
+    workers: int = option(4, "Number of threads that read and hash files.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSettings:
     """What a FiftyOne dataset shows besides the pictures: predictions, with the flips as a saved view."""
 
-    predictions: Annotated[
-        Path | str | None, Option("Also show these predictions (`fiftyone` only).", flags=("-p", "--predictions"))
-    ] = None
-    overwrite: Annotated[bool, Option("Replace a FiftyOne dataset of the same name.", flags=("--overwrite",))] = False
+    predictions: Path | str | None = option(
+        None, "Also show these predictions (`fiftyone` only).", flags=("-p", "--predictions")
+    )
+    overwrite: bool = option(False, "Replace a FiftyOne dataset of the same name.", flags=("--overwrite",))

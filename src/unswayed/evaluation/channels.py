@@ -5,23 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
 import polars as pl
+import torch
+from torch.nn.functional import interpolate
 
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
+from unswayed.models import Classifier, HeatLayer
+from unswayed.models.heat import find_heat_layer
+from unswayed.sources import Source
 
 from .measures import channel_localization, channel_table
 from .noise import at_input
-
-if TYPE_CHECKING:
-    import polars as pl
-    import torch
-
-    from unswayed.models import Classifier, HeatLayer
-    from unswayed.sources import Source
 
 
 @contextlib.contextmanager
@@ -54,10 +52,6 @@ def open_layer(model: Classifier, name: str | None) -> HeatLayer:
     """The description of the layer with that dotted name; the model's heat layer if None."""
     if name is None:
         return model.heat_layer
-    import torch
-
-    from unswayed.models.heat import find_heat_layer
-
     side = model.transform.crop
     return find_heat_layer(model.module, torch.zeros(1, 3, side, side, device=model.device), name)
 
@@ -132,10 +126,6 @@ def channel_maps(
     frame: Frame = "object",
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One picture's activation maps (C, GRID, GRID), and the object's and its attributes' masks on the same grid."""
-    import cv2
-    import torch
-    from torch.nn.functional import interpolate
-
     image, regions = at_input(source[scene_id], model.transform.crop, frame)
     coarse = maps_of(model.from_pixels(torch.from_numpy(image)[None]))
     maps = interpolate(coarse, (GRID, GRID), mode="bilinear", align_corners=False)[0].cpu().numpy()
@@ -181,9 +171,6 @@ def channel_examples(
 def _example(
     model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: object, frame: Frame
 ) -> ChannelExample:
-    import cv2
-    import torch
-
     assert callable(maps_of)
     image, masks = at_input(source[scene_id], model.transform.crop, frame)
     heat = np.maximum(maps_of(model.from_pixels(torch.from_numpy(image)[None]))[0, channel].cpu().numpy(), 0)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import torch
+from torch import nn
 
+from unswayed.benchmark import Benchmark
 from unswayed.benchmark.measures import background_amplitude, glcm_measures
 from unswayed.errors import UserError
 from unswayed.files.whole import Json, canonical, sha256
@@ -25,22 +27,19 @@ from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import copies
 from unswayed.jobs.table_job import Share
 from unswayed.labels import LabelSpace
+from unswayed.models import Classifier, open_model
+from unswayed.models.wrappers import NO_BATCH_NORM
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_mask, read_picture
 from unswayed.sources.source import unique_slugs
 from unswayed.specs import Spec, split_alias
 
+from .evaluation import run_evaluation
 from .feature_networks import FEATURES, inception_file, lpips_file, open_inception, open_lpips, picture_features
 from .inputs import ORIGINAL, Picture, open_pictures
 from .measures import energy, gradnorm
 from .probes import Careful, Probe, run_probes
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
-    from unswayed.models import Classifier
-
+from .settings import EvaluateSettings
 
 SCORES, FEATURE_ROWS = "scores", "inception"
 BACKGROUND = ("contrast", "dissimilarity", "homogeneity", "uniformity", "amplitude")
@@ -173,8 +172,6 @@ class FeaturesProbe(_SetsProbe):
 @contextmanager
 def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]:
     """A function that gives what the last linear layer read in the pass just made, (N, D) float32, or None."""
-    from torch import nn
-
     heads = [
         layer
         for layer in model.module.modules()
@@ -251,8 +248,6 @@ def run_distribution(
     lpips = lpips_file()
     if lpips is None:
         study.notes.append("LPIPS is left out, its weights are not here: unswayed weights fetch lpips-alex")
-    from unswayed.benchmark import Benchmark
-
     opener = DistributionProbes(
         sets, study.folder, Benchmark(benchmark).labels, lpips, weights, tuple(names), engine.device
     )
@@ -291,8 +286,6 @@ class DistributionProbes:
     device: str | None = None
 
     def model(self, name: str, device: str | None = None) -> Classifier:
-        from unswayed.models import open_model
-
         return open_model(name, device=device_at(device, self.device), labels=self.labels)
 
     @contextlib.contextmanager
@@ -318,8 +311,6 @@ class DistributionProbes:
 
 def _fair_sets(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[str]:
     """The sets of which FID is fair: all, or the originals and other folders where the embedded network drew them."""
-    from unswayed.benchmark import Benchmark
-
     renderer = Benchmark(benchmark).card.get("renderer")
     network = renderer.get("network") if isinstance(renderer, dict) else None
     if isinstance(network, dict) and network.get("name") == "compact":
@@ -331,11 +322,6 @@ def _adapt(
     study: DistributionStudy, benchmark: str | Path, name: str, limit: int | None, engine: EngineSettings
 ) -> None:
     """The model's answers with adapted statistics and as it is, in FOLDER/answers."""
-    from unswayed.models.wrappers import NO_BATCH_NORM
-
-    from .evaluation import run_evaluation
-    from .settings import EvaluateSettings
-
     alias, spec = split_alias(name)
     if spec.endswith(ADAPTED):
         study.notes.append(f"{name} adapts its batch norm already")

@@ -155,12 +155,13 @@ class Facts:
         return words_of({edit: self._chain(edit) for edit in edits})
 
     def changed(self, edits: Iterable[str]) -> dict[str, str]:
-        """Return what each edit changes: an attribute, or for several at once the edit's words."""
+        """Return what each edit changes: an attribute, `alone` if another edit changes it among others, or for several
+        at once the edit's words."""
         words = self.words(edits)
-        for edit, named in zip(words, map(edit_named_in, words), strict=True):
-            if named is not None and len(self._chain(edit)) <= 1:
-                words[edit] = named.name
-        return words
+        attributes = {edit: self.attributes(edit) for edit in words}
+        together = {name for names in attributes.values() if len(names) > 1 for name in names}
+        alone = {edit: names[0] for edit, names in attributes.items() if len(names) == 1}
+        return words | {edit: name + " alone" * (name in together) for edit, name in alone.items()}
 
     def is_white_box(self, model: str, edit: str) -> bool:
         guided = edit in self.guided or (not self.guided and _ADVERSARIAL in edit)

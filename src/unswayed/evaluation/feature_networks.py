@@ -5,19 +5,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+import torch.nn.functional as functional
+from torch import nn
 
 from unswayed.errors import UserError, need
 from unswayed.files.downloads import KNOWN, place_of
 from unswayed.files.tensor_files import read_tensor_file
 from unswayed.files.whole import Json
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
+from unswayed.rendering.training.perceptual import known_inception
 
 INCEPTION = "inception"
 FEATURES = 2048
@@ -40,7 +38,6 @@ def inception_file(given: str | Path | None = None) -> Path:
 
 def open_inception(path: Path, device: str = "cpu") -> nn.Module:
     """torch-fidelity's feature extractor with the file's weights: (N, 3, H, W) uint8 in, a tuple of (N, 2048) out."""
-    import torch
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
     state = inception_state(path)
@@ -59,8 +56,6 @@ def open_inception(path: Path, device: str = "cpu") -> nn.Module:
 
 def inception_state(path: Path) -> dict[str, torch.Tensor]:
     """The weights under torch-fidelity's names; a TorchScript file is opened only if it is the known one."""
-    from unswayed.rendering.training.perceptual import known_inception
-
     known = known_inception(path)
     if known is not None:
         return _renamed(known)
@@ -72,8 +67,6 @@ def inception_state(path: Path) -> dict[str, torch.Tensor]:
 
 def picture_features(network: nn.Module, image: np.ndarray) -> np.ndarray:
     """(2048,) float32 features of one (H, W, 3) uint8 picture."""
-    import torch
-
     device = next(network.parameters()).device
     batch = torch.from_numpy(image.copy()).permute(2, 0, 1)[None].to(device)
     with torch.inference_mode():
@@ -82,8 +75,6 @@ def picture_features(network: nn.Module, image: np.ndarray) -> np.ndarray:
 
 def _renamed(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Both list the 94 convolutions in the order of the network; every shape is checked when they are loaded."""
-    import torch
-
     names = [name.removesuffix(".weight") for name in theirs if name.endswith(".weight")]
     state: dict[str, torch.Tensor] = {"fc.weight": torch.zeros(1008, FEATURES), "fc.bias": torch.zeros(1008)}
     for ours, name in zip(_convolutions(), names, strict=True):
@@ -128,9 +119,6 @@ def lpips_file() -> Path | None:
 
 def open_lpips(path: Path) -> Callable[[np.ndarray, np.ndarray], float]:
     """A function of two (H, W, 3) uint8 pictures of one size: their distance, 0 for equal ones."""
-    import torch
-    import torch.nn.functional as functional
-
     try:
         content: Json = torch.load(path, map_location="cpu", weights_only=True)
         trunk, lines, pools = content["trunk"], content["lin"], content["pool_before"]

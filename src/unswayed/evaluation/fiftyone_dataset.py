@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from unswayed.benchmark.exporting import Exported, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
@@ -119,8 +121,6 @@ def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Any]]:
 
 
 def _predicted(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    import polars as pl
-
     columns = ["model", *KEYS, "sample_id", "predicted", "probability", "correct"]
     columns += ["box"] if "box" in columns_of(folder) else []
     for model, rows in each_model(folder, columns):

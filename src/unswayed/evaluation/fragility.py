@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from unswayed.edits import Edit
 from unswayed.masks.segment import Box
@@ -73,8 +74,6 @@ SECONDS, LAST = 0.5, 1.5
 
 def gif(strip: Strip) -> bytes:
     """Return the strip as a GIF that repeats: one frame per picture, the last one shown longer."""
-    from PIL import Image, ImageDraw, ImageFont
-
     font = ImageFont.load_default(size=12)
     frames = []
     for still in strip.stills:

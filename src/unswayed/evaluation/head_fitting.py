@@ -8,22 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
 
 from unswayed.choices import Convention, Frame, check_choice, one_line, takes
 from unswayed.errors import UserError
+from unswayed.models import open_model
+from unswayed.models.heads import PRESETS, Training
+from unswayed.models.heads import fit_head as fit
+from unswayed.models.training_photographs import keys_of
+from unswayed.sources import open_source
 
 from .noise import ablate as gray_region
 from .noise import at_input, labeled
 from .probes import counter, loaded_ahead, unusable
 from .settings import HeadSettings
-
-if TYPE_CHECKING:
-    import torch
-
-    from unswayed.models.heads import Training
 
 
 @one_line
@@ -53,13 +54,6 @@ def fit_head(
     it; the card records the framing, and pictures in another one are refused later. A picture that cannot be used is
     left out and listed. `trained-on.bin` records the photographs.
     """
-    import torch
-
-    from unswayed.models import open_model
-    from unswayed.models.heads import fit_head as fit
-    from unswayed.models.training_photographs import keys_of
-    from unswayed.sources import open_source
-
     training = _training(settings)
     check_choice("framing", settings.frame, Frame)
     scenes = open_source(source).select(settings.limit, settings.classes, per_class=settings.per_class)
@@ -107,8 +101,6 @@ def fit_head(
 
 def _training(settings: HeadSettings) -> Training:
     """The training of the preset with the given changes; `released` trains twice as long with a gray background."""
-    from unswayed.models.heads import PRESETS
-
     check_choice("preset", settings.preset, Convention)
     training = replace(PRESETS[settings.preset], seed=settings.seed)
     epochs, rate = settings.epochs, settings.learning_rate

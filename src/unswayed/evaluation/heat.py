@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+import cv2
 import numpy as np
+import torch
 
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError, need
 from unswayed.labels import LabelSpace
-from unswayed.models import open_model
+from unswayed.models import Classifier, open_model
 from unswayed.models.label_mapping import map_labels
+from unswayed.sources import Source
 from unswayed.tasks import task_of
 
 from .channels import activation_maps
 from .evaluator import is_evaluated
 from .saliency import MaskedPicture, answer_and_heat, explainer, scene_pictures
-
-if TYPE_CHECKING:
-    from unswayed.models import Classifier
-    from unswayed.sources import Source
-
 
 NOISE = -1
 # A heat map's maximum is 1; lower values beside the object are only the blurred edge of the heat on it.
@@ -72,9 +70,6 @@ def looked_at(
     model: Classifier, source: Source, ids: Iterable[str], method: str = "layercam", frame: Frame = "object"
 ) -> Iterable[Region]:
     """The region of each picture; without pictures that cannot be read or whose heat is only on the object."""
-    import cv2
-    import torch
-
     load, mapping = scene_pictures(source, model, frame)
     with explainer(model, method) as explain, activation_maps(model) as maps_of:
         for scene_id in dict.fromkeys(ids):
@@ -110,16 +105,12 @@ def cluster(features: np.ndarray) -> np.ndarray:
 
 def _grown(mask: np.ndarray, cells: int) -> np.ndarray:
     """The object and half a cell of the layer's grid around it, which the blur of the heat map reaches."""
-    import cv2
-
     reach = 2 * (len(mask) // (2 * cells)) + 1
     return cv2.dilate((mask > 0.5).astype(np.uint8), np.ones((reach, reach), np.uint8)) > 0
 
 
 def _box(heat: np.ndarray) -> tuple[int, int, int, int]:
     """The box of the part around the peak at half its height or above; at least an eighth of the picture's side."""
-    import cv2
-
     _, parts = cv2.connectedComponents((heat >= heat.max() / 2).astype(np.uint8))
     rows, columns = np.nonzero(parts == parts[np.unravel_index(heat.argmax(), heat.shape)])
     least = max(1, len(heat) // 8)

@@ -133,22 +133,10 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
         "box_matches": matches.tolist(),
         "truth_classes": [label for label, _ in objects],
     }
-    overlaps, sure = box_overlaps(boxes, truth.box), scores >= answer.threshold
-    right = np.isin(classes, mapping.members[truth.label]) & sure
-    own = np.flatnonzero((matches == 0) & sure)
-    match = int(own[0]) if len(own) else None
-    instead = np.flatnonzero(~right & sure & (overlaps >= OVERLAP))
-    chosen = match if match is not None else int(instead[0]) if len(instead) else None
-    return {
-        "predicted": _predicted(chosen, match, classes, truth.label, mapping),
-        "probability": 0.0 if chosen is None else float(scores[chosen]),
-        "true_probability": 0.0 if match is None else float(scores[match]),
-        "correct": match is not None,
-        "iou": float(overlaps[match] if match is not None else overlaps[right].max(initial=0)),
-        "box": None if chosen is None else boxes[chosen].tolist(),
-        "found_class": None if chosen is None else model.labels.classes[int(classes[chosen])],
-        **stored,
-    }
+    overlaps, own = box_overlaps(boxes, truth.box), np.flatnonzero((matches == 0) & (scores >= answer.threshold))
+    judged = _Found(classes, scores, overlaps, int(own[0]) if len(own) else None)
+    columns, shown = judged.columns(answer.threshold, truth.label, mapping, model)
+    return {**columns, "box": None if shown is None else boxes[shown].tolist(), **stored}
 
 
 def _matched(
@@ -168,11 +156,38 @@ def _matched(
     return matches
 
 
-def _predicted(chosen: int | None, match: int | None, classes: np.ndarray, label: int, mapping: LabelMapping) -> int:
-    if match is not None:
-        return label
-    other = NOTHING if chosen is None else mapping.target_of(int(classes[chosen]))
-    return NOTHING if other == label else other
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """What was found in a picture, the most certain first: classes, scores, and overlaps with the object, (n,) each;
+    match: the place of what is the object, or None."""
+
+    classes: np.ndarray
+    scores: np.ndarray
+    overlaps: np.ndarray
+    match: int | None
+
+    def columns(
+        self, threshold: float, label: int, mapping: LabelMapping, model: Answerer
+    ) -> tuple[Columns, int | None]:
+        """The columns of detectors and segmenters alike, and the place of what a picture shows: the object, else what
+        was found in its place, else the best of its class."""
+        sure = self.scores >= threshold
+        right = np.isin(self.classes, mapping.members[label]) & sure
+        instead = np.flatnonzero(~right & sure & (self.overlaps >= OVERLAP))
+        match, chosen = self.match, self.match
+        if match is None and len(instead):
+            chosen = int(instead[0])
+        other = NOTHING if chosen is None else mapping.target_of(int(self.classes[chosen]))
+        columns = {
+            "predicted": label if match is not None else NOTHING if other == label else other,
+            "probability": 0.0 if chosen is None else _number(self.scores[chosen]),
+            "true_probability": 0.0 if match is None else _number(self.scores[match]),
+            "correct": match is not None,
+            "iou": float(self.overlaps[match] if match is not None else self.overlaps[right].max(initial=0)),
+            "found_class": None if chosen is None else model.labels.classes[int(self.classes[chosen])],
+        }
+        near = int(np.where(right, self.overlaps, -1).argmax()) if right.any() else None
+        return columns, near if chosen is None else chosen
 
 
 def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
@@ -191,25 +206,13 @@ def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
             taken |= run_length_mask(other.mask, *taken.shape) > 0
         masks = masks & ~(taken & ~truth.mask)
     overlaps = np.array([mask_overlap(mask, truth.mask) for mask in masks])
-    sure = answer.scores >= answer.threshold
-    right = np.isin(answer.classes, mapping.members[truth.label]) & sure
+    right = np.isin(answer.classes, mapping.members[truth.label]) & (answer.scores >= answer.threshold)
     best = int(np.where(right, overlaps, -1).argmax()) if right.any() else None
     match = best if best is not None and overlaps[best] >= OVERLAP else None
-    instead = np.where(~right & sure, overlaps, -1)
-    chosen = match
-    if match is None and len(instead) and instead.max() >= OVERLAP:
-        chosen = int(instead.argmax())
-    shown = chosen if chosen is not None else best
-    return {
-        "predicted": _predicted(chosen, match, answer.classes, truth.label, mapping),
-        "probability": 0.0 if chosen is None else _number(float(answer.scores[chosen])),
-        "true_probability": 0.0 if match is None else _number(float(answer.scores[match])),
-        "correct": match is not None,
-        "iou": 0.0 if best is None else float(overlaps[best]),
-        "box": None if shown is None else box_of(masks[shown]),
-        "mask": None if shown is None else run_lengths(masks[shown]),
-        "found_class": None if chosen is None else model.labels.classes[int(answer.classes[chosen])],
-    }
+    judged = _Found(answer.classes, answer.scores, overlaps, match)
+    columns, shown = judged.columns(answer.threshold, truth.label, mapping, model)
+    region = {} if shown is None else {"box": box_of(masks[shown]), "mask": run_lengths(masks[shown])}
+    return {**columns, **region}
 
 
 _JUDGES: Mapping[Task, Callable[[Answer, Truth, LabelMapping, Answerer], Columns]] = {

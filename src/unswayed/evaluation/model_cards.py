@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from unswayed.errors import UnswayedWarning, UserError
-from unswayed.files.records import fits, read_object, refuse_newer, require_fields
+from unswayed.files.records import differences, fits, read_object, refuse_newer, require_fields
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import Column, read_checked, stored_text
 from unswayed.files.whole import Json, hash_values, read_json
@@ -292,8 +292,6 @@ def identity_differences(
 
     words: the names of the two; shared: how many photographs both have, if that is known.
     """
-    from unswayed.files.records import differences
-
     if (one or {}).get("sha256") == (two or {}).get("sha256"):
         return []
     if one is None or two is None:

@@ -14,26 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import cv2
 import numpy as np
+import pyarrow as pa
+import torch
+from PIL import Image
 
 from unswayed.choices import Convention, Frame, check_choice
 from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.whole import Json, canonical, parquet_columns
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
+from unswayed.models import Classifier
+from unswayed.models.label_mapping import LabelMapping
 from unswayed.scene import Scene, frame
+from unswayed.sources import Source
 
 from .probes import Probe, answers, source_mapping
-
-if TYPE_CHECKING:
-    import torch
-
-    from unswayed.models import Classifier
-    from unswayed.models.label_mapping import LabelMapping
-    from unswayed.sources import Source
-
 
 # As published: linf levels are standard deviations in 255ths, l2 levels are norms of the whole noise.
 LEVELS: dict[str, tuple[float, ...]] = {
@@ -63,8 +61,6 @@ def at_input(
     objects. Regions: foreground, background, everything, and each part that still covers a pixel. convention:
     `released` resizes picture and masks as torchvision does, in one step, and masks stay soft, float32 in [0, 1].
     """
-    from PIL import Image
-
     if convention == "released":
         framed = scene if how == "squash" else frame(scene, how)
         bilinear = Image.Resampling.BILINEAR
@@ -116,8 +112,6 @@ def add_noise(
     noise: (3, H, W) standard normal; masks: (V, H, W), 1 where noise is added; levels: (V,), a standard deviation
     (`linf`: clip(x + ε·n·m)) or a norm (`l2`: clip(x + ε·n·m / ‖n·m‖₂)), in the picture's units.
     """
-    import torch
-
     check_known("norm", [norm], LEVELS)
     if not bool((masks != 0).flatten(1).any(1).all()):
         raise BadPicture("a region's mask is empty, so no noise can be added", allowed="at least one pixel")
@@ -157,8 +151,6 @@ def changed(
 
     noise: a seed's number -> standard normal noise (3, S, S). Norm `clean` returns the picture unchanged.
     """
-    import torch
-
     norm = variants[0].norm
     if norm == "clean":
         return picture[None]
@@ -197,8 +189,6 @@ def parse_levels(text: str, norm: str) -> tuple[float, ...]:
 
 
 def _shrunk(mask: np.ndarray, size: int) -> np.ndarray:
-    import cv2
-
     if mask.shape == (size, size):
         return mask
     how = cv2.INTER_AREA if min(mask.shape) > size else cv2.INTER_LINEAR
@@ -206,7 +196,7 @@ def _shrunk(mask: np.ndarray, size: int) -> np.ndarray:
 
 
 KIND = "noise"
-SCHEMA = parquet_columns(
+SCHEMA: pa.Schema = parquet_columns(
     "model source_id label:int64 norm level:float64 region seed:int64 predicted:int64 probability:float64 "
     "true_probability:float64 correct:bool notes"
 )
@@ -294,8 +284,6 @@ def noise_rows(
     batch_size: int,
 ) -> list[Json]:
     """The model's predictions for one picture and all its variants, in as few passes as the batch size allows."""
-    import torch
-
     regions = [name for name in masks if name in REGIONS or settings.attributes]
     variants = [
         Variant("clean", None, "none"),

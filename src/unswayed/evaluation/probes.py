@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
+import torch
 
 from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
 from unswayed.files.tables import Column, Kind, read_checked
@@ -25,15 +26,14 @@ from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import in_lanes, one_thread
 from unswayed.jobs.table_job import SHARES_EACH, Journal, Reply, Share, TableJob
+from unswayed.models import Classifier
 from unswayed.models.label_mapping import LabelMapping, map_labels
+from unswayed.sources import Source
 from unswayed.specs import slug_of
 
 if TYPE_CHECKING:
     import polars as pl
-    import torch
 
-    from unswayed.models import Classifier
-    from unswayed.sources import Source
 
 Careful = Callable[[str, str], None]
 """Is called with a kind (`picture` or `model`) and a name before that one is used."""
@@ -206,8 +206,6 @@ class ProbeWork:
         return self.folder / JOURNALS / f"{slug_of(model)}.{kind}.{share.number}-{share.count}.json"
 
     def __call__(self, share: Share, device: str | None = None) -> list[Reply]:
-        import torch
-
         torch.set_num_threads(self.lanes)
         ((model, kind),) = cast(tuple[Key], share.tables)
         try:
@@ -228,8 +226,6 @@ def run_probes(
 ) -> Iterator[tuple[Key, ProbeResult | str | None]]:
     """Each pair of a model and a kind of probe with its result, the reason why it failed, or None if other shards
     have not measured all pictures yet; pictures: of one probe, for the count of what is done."""
-    import torch
-
     job = TableJob(engine, monitor, pictures * len(probes))
     job.total //= job.shard[1]
     devices = job.devices

@@ -13,32 +13,30 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import cv2
 import numpy as np
 import pyarrow as pa
+import torch
 
+from unswayed.benchmark import Benchmark
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError, check_known, need
 from unswayed.files.whole import Json, parse_json
 from unswayed.jobs.parts import ItemTable
 from unswayed.masks.checks import mask_origins, mask_warnings
-from unswayed.models.label_mapping import map_labels
+from unswayed.models import Classifier
+from unswayed.models.label_mapping import LabelMapping, map_labels
+from unswayed.models.runtime import evaluating
 from unswayed.models.transforms import Geometry
 from unswayed.scene import MaskOrigin
+from unswayed.sources import Source
+from unswayed.sources.pictures import read_mask, read_picture
 
 from .measures import MEASURES, alignment
 from .noise import at_input, labeled, noted
 from .probes import Probe, answers, source_mapping
-
-if TYPE_CHECKING:
-    import torch
-
-    from unswayed.benchmark import Benchmark
-    from unswayed.models import Classifier
-    from unswayed.models.label_mapping import LabelMapping
-    from unswayed.sources import Source
-
 
 # our name -> (the class in pytorch_grad_cam, maximum batch size: scorecam makes one pass per channel)
 METHODS: dict[str, tuple[str, int | None]] = {
@@ -67,8 +65,6 @@ def heat_maps(
     predicted one if None; method: a name of `METHODS`. Pixels outside the model's crop are 0. A map without any
     positive evidence is 0 everywhere; any other has the maximum 1.
     """
-    import torch
-
     if len({image.shape for image in images}) > 1:
         raise UserError("the pictures have different shapes", run="heat_maps once for each shape")
     if targets is not None and len(targets) != len(images):
@@ -99,8 +95,6 @@ def explainer(
     need("studies", "pytorch_grad_cam")
     import pytorch_grad_cam
     from pytorch_grad_cam.utils.model_targets import ClassifierOutputTarget
-
-    from unswayed.models.runtime import evaluating
 
     name, most = METHODS[method]
     layer = model.heat_layer
@@ -140,8 +134,6 @@ def unit_peak(maps: np.ndarray) -> np.ndarray:
 
 def on_picture(heat: np.ndarray, geometry: Geometry, high: int, wide: int) -> np.ndarray:
     """A map of the crop at its position in the picture: (crop, crop) -> (high, wide), 0 outside the crop."""
-    import cv2
-
     tall, broad = geometry.size(high, wide)
     above, before, _, _ = geometry.window(high, wide)
     # Where the crop starts in the resized picture; a crop larger than the picture starts outside it.
@@ -161,7 +153,7 @@ def _inside(positions: np.ndarray, side: int) -> np.ndarray:
 
 
 KIND = "saliency"
-SCHEMA = pa.schema(
+SCHEMA: pa.Schema = pa.schema(
     [(name, pa.string()) for name in ("model", "method", "sample_id", "source_id", "edit")]
     + [("label", pa.int64()), ("predicted", pa.int64()), ("correct", pa.bool_())]
     + [(name, pa.float64()) for name in ("probability", "true_probability", *MEASURES)]
@@ -230,8 +222,6 @@ def answer_and_heat(
     model: Classifier, picture: MaskedPicture, mapping: LabelMapping, explain: Callable[..., np.ndarray]
 ) -> tuple[Json, np.ndarray]:
     """The model's prediction for the picture, and the predicted class's heat map, (H, W) in [0, 1]."""
-    import torch
-
     if picture.whole:
         inputs = model.from_pixels(torch.from_numpy(picture.image)[None])
     else:
@@ -267,16 +257,11 @@ def opened_pictures(
     pictures: Source | Benchmark, model: Classifier, frame: Frame = "object"
 ) -> tuple[Callable[[str], MaskedPicture], dict[str, None], LabelMapping, dict[str, str]]:
     """A loader by sample id, the sample ids in order, the label mapping, and the settings that name the pictures."""
-    from unswayed.sources import Source
-
     if isinstance(pictures, Source):
         load_scene, mapping = scene_pictures(pictures, model, frame)
         ids = {f"{scene_id}/original/0": None for scene_id in pictures.ids}
         named = {"source": pictures.spec, "frame": frame}
         return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, named
-
-    from unswayed.sources.pictures import read_mask, read_picture
-
     benchmark: Benchmark = pictures
     columns = ("sample_id", "source_id", "edit", "label", "path", "mask_path", "status", "notes")
     manifest = benchmark.manifest

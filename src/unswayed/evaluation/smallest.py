@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from unswayed.edits import Edit, all_edits, in_order
 from unswayed.edits.edit import Change, Range, allowed
 from unswayed.edits.recipes import CONTROLS
 from unswayed.errors import UserError, check_known
-
-if TYPE_CHECKING:
-    from unswayed.models.classifier import Classifier
+from unswayed.models.classifier import Classifier
 
 
 @dataclass(frozen=True)

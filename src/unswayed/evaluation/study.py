@@ -13,11 +13,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import torch
 
+from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.choices import ClassColumn, Frame
 from unswayed.errors import BadPicture, CannotWrite, UserError, need, reason_of
@@ -29,8 +30,10 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies, one_thread, shrinking
 from unswayed.jobs.table_job import Share
 from unswayed.masks.checks import doubted_masks
+from unswayed.models import Classifier, open_model
 from unswayed.models.training_photographs import training_overlap
 from unswayed.models.transforms import Geometry
+from unswayed.sources import open_source
 from unswayed.sources.source import Source
 
 from .channels import ChannelExample, channel_examples, study_channels
@@ -43,12 +46,6 @@ from .noise import NoiseProbe, NoiseSettings
 from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
 from .saliency import SCHEMA as SALIENCY_SCHEMA
 from .saliency import MaskedPicture, SaliencyProbe, opened_pictures
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from unswayed.benchmark import Benchmark
-    from unswayed.models import Classifier
 
 RELEASED = (
     "--convention released, as in RIVAL10's released code: pixels in [0, 1] enter the networks without normalization, "
@@ -204,8 +201,6 @@ class StudyProbes:
         return {**kept, "opened": {}, "checked": set()}
 
     def model(self, name: str, device: str | None = None) -> Classifier:
-        from unswayed.models import open_model
-
         if name not in self.opened:
             self.opened.clear()
             opened = open_model(name, device=device_at(device, self.device))
@@ -325,13 +320,9 @@ _OWN = frozenset(("probe", "source", "method", "benchmark", *(declared.name for 
 
 def _opened(spec: str, chosen: Json) -> tuple[Source | Benchmark, bool]:
     if (Path(spec).expanduser() / "benchmark.json").is_file():
-        from unswayed.benchmark import Benchmark
-
         if any(chosen.values()):
             raise UserError("--limit, --sample and --classes select from a source", allowed="a benchmark without them")
         return Benchmark(spec), True
-    from unswayed.sources import open_source
-
     return open_source(spec).select(**chosen), False
 
 

@@ -9,9 +9,9 @@ import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from unswayed.choices import DEVICES, Option
+from unswayed.choices import DEVICES, option
 from unswayed.errors import UserError, unknown
 from unswayed.registry import Part, Registry
 
@@ -59,21 +59,20 @@ class EngineSettings:
     parts; several parts may write into one folder at the same time.
     """
 
-    engine: Annotated[
-        str,
-        Option(
-            "Where the work runs: on this machine or on a Ray cluster.", metavar="|".join(_BUILT_IN), values=ENGINES
-        ),
-    ] = "local"
-    address: Annotated[
-        str | None,
-        Option("The Ray cluster [default: $RAY_ADDRESS, otherwise one on this machine].", metavar="HOST:PORT"),
-    ] = None
-    shard: Annotated[
-        str | None, Option("Only part I of N disjoint parts of the photographs; for job arrays.", metavar="I/N")
-    ] = None
-    per_gpu: Annotated[int, Option("Processes that share one GPU.", metavar="N", least=1)] = 1
-    device: Annotated[str | None, DEVICES] = None
+    engine: str = option(
+        "local",
+        "Where the work runs: on this machine or on a Ray cluster.",
+        metavar="|".join(_BUILT_IN),
+        values=ENGINES,
+    )
+    address: str | None = option(
+        None, "The Ray cluster [default: $RAY_ADDRESS, otherwise one on this machine].", metavar="HOST:PORT"
+    )
+    shard: str | None = option(
+        None, "Only part I of N disjoint parts of the photographs; for job arrays.", metavar="I/N"
+    )
+    per_gpu: int = option(1, "Processes that share one GPU.", metavar="N", least=1)
+    device: str | None = option(None, DEVICES)
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:

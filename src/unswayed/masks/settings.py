@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from unswayed.choices import Option
+from unswayed.choices import Option, option
 from unswayed.errors import UserError
 from unswayed.jobs import EngineSettings
 
@@ -35,21 +34,18 @@ class MaskSettings(EngineSettings):
     """How the masks of a folder of photographs are made. box: (x, y, width, height) of the object in pixels, for every
     photograph. model: chooses between candidate masks, as the classifier of the class `label`."""
 
-    segmenter: Annotated[str, Option("The method: {values}.", values=SEGMENTERS.usages)] = "auto"
-    box: Annotated[
-        tuple[int, int, int, int] | None,
-        Option("A box around the object, in pixels, for every photograph.", metavar="X,Y,W,H", read=parse_box),
-    ] = None
-    model: Annotated[
-        str | None,
-        Option("Choose between candidate masks by this classifier (see --label).", flags=("-m", "--model")),
-    ] = None
-    label: Annotated[str | None, Option("The object's class [default: the name of the photograph's folder].")] = None
-    workers: Annotated[
-        int | None,
-        Option("Worker processes [default: one per core, but not more than one for 16 photographs].", least=1),
-    ] = None
-    sheet: Annotated[bool, Option("Write a contact sheet of the least trusted masks.")] = True
+    segmenter: str = option("auto", "The method: {values}.", values=SEGMENTERS.usages)
+    box: tuple[int, int, int, int] | None = option(
+        None, "A box around the object, in pixels, for every photograph.", metavar="X,Y,W,H", read=parse_box
+    )
+    model: str | None = option(
+        None, "Choose between candidate masks by this classifier (see --label).", flags=("-m", "--model")
+    )
+    label: str | None = option(None, "The object's class [default: the name of the photograph's folder].")
+    workers: int | None = option(
+        None, "Worker processes [default: one per core, but not more than one for 16 photographs].", least=1
+    )
+    sheet: bool = option(True, "Write a contact sheet of the least trusted masks.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

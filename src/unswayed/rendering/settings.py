@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, SamplerName, check_choice
+from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, SamplerName, check_choice, option
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.registry import Part, Registry
@@ -87,50 +87,40 @@ class RenderSettings:
     follows from it.
     """
 
-    renderer: Annotated[str, RENDERER] = "diffusion"
-    network: Annotated[
-        str | None, Option("The diffusion network [default: the embedded one].", metavar="NAME|FILE")
-    ] = None
-    network_facts: Annotated[
-        Mapping[str, str | int | float] | None,
-        Option(
-            "A setting that the network's file does not contain, such as `num_head_channels=32`; may be repeated.",
-            metavar="NAME=VALUE",
-            flags=("--network-fact",),
-            read=parse_facts,
-        ),
-    ] = None
-    steps: Annotated[
-        int | None, Option("Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100].")
-    ] = None
-    sampler: Annotated[SamplerName | None, Option("The diffusion sampler [default: auto].")] = None
-    guidance: Annotated[
-        GuidanceName | None,
-        Option(
-            "How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
-            "`released` for guided-diffusion's files, otherwise `calibrated`]."
-        ),
-    ] = None
-    guide: Annotated[
-        str | None, Option("What adversarial backgrounds attack, or several: `lite:0,lite:2`.", metavar="MODEL")
-    ] = None
-    precision: Annotated[
-        Precision | None, Option("Of the network [default: bf16 if the machine supports it, otherwise fp32].")
-    ] = None
-    device: Annotated[str | None, DEVICE] = None
-    feather: Annotated[
-        float | None, Option("Width in pixels over which `paste` blends the object's edge [default: 1].")
-    ] = None
-    removal: Annotated[
-        str,
-        Option(
-            "How objects are removed: a method that `unswayed edits` lists, or `auto`: `patches` with `paste`, "
-            "otherwise `diffusion`."
-        ),
-    ] = "auto"
-    frame: Annotated[Frame, Option("How photographs are cropped or squeezed to a square.")] = "object"
-    size: Annotated[int, Option("Width and height of the pictures.", flags=("--pixels",))] = 256
-    seed: Annotated[int, Option("Random seed.")] = 0
+    renderer: str = option("diffusion", RENDERER)
+    network: str | None = option(None, "The diffusion network [default: the embedded one].", metavar="NAME|FILE")
+    network_facts: Mapping[str, str | int | float] | None = option(
+        None,
+        "A setting that the network's file does not contain, such as `num_head_channels=32`; may be repeated.",
+        metavar="NAME=VALUE",
+        flags=("--network-fact",),
+        read=parse_facts,
+    )
+    steps: int | None = option(
+        None, "Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100]."
+    )
+    sampler: SamplerName | None = option(None, "The diffusion sampler [default: auto].")
+    guidance: GuidanceName | None = option(
+        None,
+        "How backgrounds are guided: as in the `paper`, as in its `released` code, or `calibrated` [default: "
+        "`released` for guided-diffusion's files, otherwise `calibrated`].",
+    )
+    guide: str | None = option(
+        None, "What adversarial backgrounds attack, or several: `lite:0,lite:2`.", metavar="MODEL"
+    )
+    precision: Precision | None = option(
+        None, "Of the network [default: bf16 if the machine supports it, otherwise fp32]."
+    )
+    device: str | None = option(None, DEVICE)
+    feather: float | None = option(None, "Width in pixels over which `paste` blends the object's edge [default: 1].")
+    removal: str = option(
+        "auto",
+        "How objects are removed: a method that `unswayed edits` lists, or `auto`: `patches` with `paste`, "
+        "otherwise `diffusion`.",
+    )
+    frame: Frame = option("object", "How photographs are cropped or squeezed to a square.")
+    size: int = option(256, "Width and height of the pictures.", flags=("--pixels",))
+    seed: int = option(0, "Random seed.")
 
     def __post_init__(self) -> None:
         uses = self.uses  # an unknown renderer is refused first

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from unswayed.choices import DEVICE, Option, TransformName, check_choice
+from unswayed.choices import DEVICE, TransformName, check_choice, option
 from unswayed.edits.mixture import KINDS, EditMixture, trainable_edits
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
@@ -45,15 +45,13 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 class EnhanceSettings:
     """Which models a model is compared with, and how they run; others: such as the trained hybrid."""
 
-    others: Annotated[
-        Sequence[str], Option("Also compare with this model; repeatable.", metavar="MODEL", flags=("--with",))
-    ] = ()
-    transform: Annotated[
-        TransformName, Option("The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224).")
-    ] = "own"
-    device: Annotated[str | None, DEVICE] = None
-    batch_size: Annotated[int | None, Option("Pictures at once [default: what fits].")] = None
-    workers: Annotated[int | None, Option("Processes that decode.")] = None
+    others: Sequence[str] = option((), "Also compare with this model; repeatable.", metavar="MODEL", flags=("--with",))
+    transform: TransformName = option(
+        "own", "The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224)."
+    )
+    device: str | None = option(None, DEVICE)
+    batch_size: int | None = option(None, "Pictures at once [default: what fits].")
+    workers: int | None = option(None, "Processes that decode.")
 
 
 @dataclass(frozen=True)
@@ -66,37 +64,29 @@ class RepairSettings:
     has none. fill: patches of the background, or a smooth fill.
     """
 
-    train: Annotated[
-        Part | None, Option("Which part of the network is trained [default: the head below 500 photographs, else all].")
-    ] = None
-    epochs: Annotated[int, Option("Passes over the photographs, at most.")] = 20
-    batch_size: Annotated[
-        int | None, Option("Pictures of one optimizer step [default: 64, or an eighth of fewer than 512 photographs].")
-    ] = None
-    accumulate: Annotated[int, Option("Passes that one step is divided into, to save memory.")] = 1
-    learning_rate: Annotated[float | None, Option("Peak learning rate [default: by the model's family].")] = None
-    layer_decay: Annotated[
-        float | None, Option("Factor of the rate from block to block [default: 0.75 for transformers].")
-    ] = None
-    freeze_norm: Annotated[bool | None, Option("Keep batch-norm statistics [default: below 20,000 photographs].")] = (
-        None
+    train: Part | None = option(
+        None, "Which part of the network is trained [default: the head below 500 photographs, else all]."
     )
+    epochs: int = option(20, "Passes over the photographs, at most.")
+    batch_size: int | None = option(
+        None, "Pictures of one optimizer step [default: 64, or an eighth of fewer than 512 photographs]."
+    )
+    accumulate: int = option(1, "Passes that one step is divided into, to save memory.")
+    learning_rate: float | None = option(None, "Peak learning rate [default: by the model's family].")
+    layer_decay: float | None = option(None, "Factor of the rate from block to block [default: 0.75 for transformers].")
+    freeze_norm: bool | None = option(None, "Keep batch-norm statistics [default: below 20,000 photographs].")
     weight_decay: float = 0.02
     warmup: float = 0.1
-    ema: Annotated[float, Option("Decay of the averaged weights.")] = 0.99
-    patience: Annotated[int, Option("Epochs without a better validation loss before an early stop.")] = 6
-    consistency: Annotated[
-        float, Option("Weight of the divergence between answers before and after an edit; 0 is off.")
-    ] = 0.0
+    ema: float = option(0.99, "Decay of the averaged weights.")
+    patience: int = option(6, "Epochs without a better validation loss before an early stop.")
+    consistency: float = option(0.0, "Weight of the divergence between answers before and after an edit; 0 is off.")
     crop: float = 0.5
-    precision: Annotated[TrainingPrecision | None, Option("Of the passes [default: fp32 on a CPU, bf16 on a GPU].")] = (
-        None
-    )
+    precision: TrainingPrecision | None = option(None, "Of the passes [default: fp32 on a CPU, bf16 on a GPU].")
     mixture: EditMixture = field(default_factory=lambda: EditMixture(probability=PROBABILITY))
-    fill: Annotated[Fill, Option("What stands where an object was; smooth is quicker.")] = "patches"
-    validation: Annotated[float, Option("Share of every class to choose the epoch with.")] = 0.1
-    held_out: Annotated[float, Option("Share of every class to measure on.")] = 0.2
-    seed: Annotated[int, Option("Of the splits, the order, the crops, the edits and a new head.")] = 0
+    fill: Fill = option("patches", "What stands where an object was; smooth is quicker.")
+    validation: float = option(0.1, "Share of every class to choose the epoch with.")
+    held_out: float = option(0.2, "Share of every class to measure on.")
+    seed: int = option(0, "Of the splits, the order, the crops, the edits and a new head.")
 
     def __post_init__(self) -> None:
         check_choice("part of a network to train", self.train or "all", Part)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from unswayed.choices import DEVICE, Option, one_line, takes
+from unswayed.choices import DEVICE, one_line, option, takes
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 
@@ -58,17 +58,15 @@ class Demo:
 class DemoSettings:
     """scenes: how many, first of `SCENES` and then of the rest of the sample. models: `demo_models()` if None."""
 
-    scenes: Annotated[int, Option("Number of sample scenes, at most 20.")] = 6
-    steps: Annotated[
-        int, Option("Sampling steps over the whole noise schedule; 100 is slower and slightly better.")
-    ] = 20
-    seed: Annotated[int, Option("Random seed.")] = 0
+    scenes: int = option(6, "Number of sample scenes, at most 20.")
+    steps: int = option(20, "Sampling steps over the whole noise schedule; 100 is slower and slightly better.")
+    seed: int = option(0, "Random seed.")
     models: Sequence[str] | None = None
-    removal: Annotated[
-        str, Option("How objects are removed: `diffusion`, or another method that `unswayed edits` lists.")
-    ] = "diffusion"
-    device: Annotated[str | None, DEVICE] = None
-    heat_maps: Annotated[int, Option("Number of flips that are shown with heat maps.")] = 36
+    removal: str = option(
+        "diffusion", "How objects are removed: `diffusion`, or another method that `unswayed edits` lists."
+    )
+    device: str | None = option(None, DEVICE)
+    heat_maps: int = option(36, "Number of flips that are shown with heat maps.")
 
 
 @takes(ReportSettings)

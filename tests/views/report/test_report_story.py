@@ -57,7 +57,7 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     assert re.findall(r'<td class="number"><b>([\d.]+)</b>', page) == ["1.0", "20.0"]
     assert re.findall(r"raw drop ([\d.]+)", page) == ["31.0", "20.0"]
     assert len(set(re.findall(r'class="raw-mark" style="left: ([\d.]+)%', page))) == 2
-    assert "raw drop, without subtracting what rendering alone costs" in page
+    assert "what rendering alone costs is subtracted. Gray mark: raw drop" in page
 
 
 def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
@@ -71,7 +71,8 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     path = folder / "model00.parquet"
     pl.read_parquet(path).filter(~control).write_parquet(path)
     said = verdict(Findings(folder, ReportSettings()))[1]
-    assert "raw drop, because the control inversion could not be made: needs a diffusion network)" in said
+    reason = "the control that measures it could not be made (needs a diffusion network)"
+    assert f"what rendering alone costs is included, since {reason}" in said
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from ..statistics.certainty import certain_rows, corrected, covering_zero, is_ce
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .groups import class_names, dropped_accuracy_by, superclass_of
 from .outcomes import POINTS, TOO_FEW_TO_RANK, each_outcomes, finish, lattice_of, model_rows, outcomes_of
-from .sweeps import find_sweeps
+from .sweeps import TOO_MUCH, find_sweeps
 
 NO_EFFECT = "no effect shown"
 
@@ -292,8 +292,9 @@ def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
 def verdict_line(drops: pl.DataFrame, facts: Facts | None = None) -> str:
     """Return what was found about each attribute in one line, the worst first.
 
-    `small and turned: costs 43 points; size: fails below 6 %; background: no effect shown`. An effect is shown if it is
-    certain for at least one model (`statistics.certainty`); the points are the mean over the models for which it is.
+    `small and turned: costs 43 points; size alone: costs more than 10 points below 6 % of the picture; background,
+    direction alone: no effect shown`. An effect is shown if it is certain for at least one model
+    (`statistics.certainty`); the points are the mean over the models for which it is.
 
     drops: of `dropped_accuracy`; results of a model that the edit attacks do not count.
     """
@@ -324,8 +325,8 @@ def _found(rows: pl.DataFrame, facts: Facts) -> str:
     of = "" if models == all_models else f" ({models} of {all_models} models)"
     means = dict(certain.group_by("edit").agg(pl.col("effect").mean()).iter_rows())
     sweeps = find_sweeps(rows["edit"].unique().to_list(), facts)
-    if len(sweeps) == 1 and (limit := sweeps[0].fails(means)):
-        return f"fails {limit}{of}"
+    if len(sweeps) == 1 and (levels := sweeps[0].too_much(means)):
+        return f"costs more than {TOO_MUCH:g} points {levels}{of}"
     most = max(means.values())
     return f"costs {'up to ' if rows['edit'].n_unique() > 1 else ''}{most:.0f} point{'s' * (round(most) != 1)}{of}"
 

@@ -21,7 +21,7 @@ from ..statistics.certainty import corrected
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .outcomes import POINTS, Outcomes, each_outcomes, lattice_of, need_original, outcomes_of
 
-FAILS = 10.0  # points: an attribute fails at the levels that cost more
+TOO_MUCH = 10.0  # points: the verdict names the levels that cost more
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e-?\d+)?$"
 
 
@@ -59,20 +59,20 @@ class Sweep:
             for name, value in zip(names, values, strict=True)
         }
 
-    def fails(self, costs: Mapping[str, float]) -> str:
-        """Return from which level on the attribute costs more than `FAILS` points; empty if no level does."""
+    def too_much(self, costs: Mapping[str, float]) -> str:
+        """Return from which level on the attribute costs more than `TOO_MUCH` points; empty if no level does."""
         points = np.array([costs.get(edit, 0.0) for edit in self.edits])
         below = points[0] >= points[-1]  # whether small levels are the hard ones
         axis = self.axis()
         if below:
             points, axis = points[::-1], axis[::-1]
         points = np.maximum.accumulate(points)
-        if points[-1] <= FAILS:
+        if points[-1] <= TOO_MUCH:
             return ""
         side = "below" if below else "above"
-        if points[0] > FAILS:
+        if points[0] > TOO_MUCH:
             return f"at {self._level(float(axis[0]))} and {side}"
-        return f"{side} {self._level(float(np.interp(FAILS, points, axis)))}"
+        return f"{side} {self._level(float(np.interp(TOO_MUCH, points, axis)))}"
 
     def _level(self, at: float) -> str:
         """Return a level with its unit; shares in percent."""
@@ -80,7 +80,7 @@ class Sweep:
         edit = edit_named_in(self.attribute)
         unit = "" if edit is None else getattr(allowed(edit, edit.axis), "unit", "")
         if unit.startswith("of the "):
-            return f"{100 * level:.2g} %"
+            return f"{100 * level:.2g} % {unit}"
         return f"{level:.2g} {unit.partition(' of ')[0]}".strip()
 
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from unswayed.choices import Option
+from unswayed.choices import option
 from unswayed.errors import UserError
 from unswayed.files.whole import PART, Json, read_json, remove_file, write_json
 
@@ -31,18 +31,18 @@ class Recipe:
     average (Karras et al. 2024); perceptual: of the critic's distance, if there is a critic.
     """
 
-    steps: Annotated[int, Option("Total number of optimizer steps.")] = 17500
-    batch: Annotated[int, Option("Batch size.")] = 128
-    lr: Annotated[float, Option("Peak learning rate.")] = 2e-3
-    warmup: Annotated[int, Option("Number of warm-up steps.")] = 300
-    decay: Annotated[float, Option("Share of the steps in which the learning rate decays to zero.")] = 0.5
+    steps: int = option(17500, "Total number of optimizer steps.")
+    batch: int = option(128, "Batch size.")
+    lr: float = option(2e-3, "Peak learning rate.")
+    warmup: int = option(300, "Number of warm-up steps.")
+    decay: float = option(0.5, "Share of the steps in which the learning rate decays to zero.")
     near: float = 0.92
     spread: float = 0.02
     ema: float = 0.05
     doubt_weight: float = 0.02
-    perceptual: Annotated[float, Option("Weight of the perceptual loss.")] = 0.04
-    held_out: Annotated[int, Option("Number of photographs held out for validation.")] = 50
-    seed: Annotated[int, Option("Random seed of the weights, the crops and the noise.")] = 0
+    perceptual: float = option(0.04, "Weight of the perceptual loss.")
+    held_out: int = option(50, "Number of photographs held out for validation.")
+    seed: int = option(0, "Random seed of the weights, the crops and the noise.")
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch", 1), ("warmup", 1), ("held_out", 0)):

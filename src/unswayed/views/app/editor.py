@@ -14,7 +14,6 @@ import gradio as gr
 from unswayed.edits import Edit
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
-from unswayed.views.text import percent
 
 from . import figures
 from .controls import (
@@ -33,7 +32,7 @@ from .controls import (
 )
 from .photographs import Photograph, open_sample
 from .stage import Compared, Said, Shown, preview, render, stage, write_files
-from .studio import Canceled, Report, Step, Studio
+from .studio import Canceled, Found, Report, Step, Studio
 
 # gradio gives its components no type that has their events.
 Component: TypeAlias = Any
@@ -201,8 +200,11 @@ class Editor:
         for name in models:
             try:
                 before, after = self.studio.answers(name, shown)
+                if isinstance(before, Found) or isinstance(after, Found):
+                    parts.append(figures.found_pair(name, shown, (before, after)))
+                    continue
                 truth = photograph.label if self.studio.model(name).labels == imagenet() else None
-                warm = self.studio.heat(name, shown, [before.best, after.best])
+                warm = self.studio.heat(name, [picture.image for picture in shown], [before.best, after.best])
             except UserError as error:
                 parts.append(figures.message(f"{name}: {error}", "problem"))
                 continue
@@ -247,7 +249,7 @@ class Editor:
             with suppress(UserError):  # the predictions below say why
                 answers = self.studio.answers(model, list(images.values()))
                 for name, answer in zip(images, answers, strict=True):
-                    said[name].append(f"{model}: {answer.names[0]}, {percent(answer.probabilities[0], 0)}")
+                    said[name].append(f"{model}: {answer.best_words}")
         return said
 
     def cancel(self, request: gr.Request) -> None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from unswayed.analyses.flips import Flip, Flips
 from unswayed.sources.pictures import shrunk
-from unswayed.views.report.pictures import data_address, outlined
+from unswayed.views.report.pictures import data_address, marked, outlined
 from unswayed.views.text import joined, percent, plural, tag
 
 from .photographs import Photograph, doubts
 from .results import Results
 from .stage import Compared
-from .studio import Answer, Step
+from .studio import Answer, Seen, Step
 
 MARKER_SIDE = 640
 
@@ -100,6 +101,15 @@ def heat_pair(model: str, images: Sequence[np.ndarray], names: Sequence[str]) ->
     return tag("div", before, after, class_="pair")
 
 
+def found_pair(model: str, pictures: Sequence[Seen], answers: Sequence[Any]) -> Markup:
+    """Return both pictures with the outline of the object and what a detector or segmenter found, in words below."""
+    shown = []
+    for when, seen, answer in zip(("before", "after"), pictures, answers, strict=True):
+        image = marked(seen.image, answer.truth.mask, answer.box, answer.region, bool(answer.best))
+        shown.append(picture(image, f"what {model} found {when}", f"{when}: {answer.best_words}"))
+    return tag("section", tag("h3", model), tag("div", *shown, class_="pair"), class_="answers")
+
+
 def progress(step: Step, unit: str) -> Markup:
     """Return a bar with the steps done and the time left in words."""
     bar = tag("progress", value=step.done, max=max(step.total, 1), aria_label=f"{unit} done")
@@ -120,7 +130,7 @@ def side_by_side(compared: Compared, said: Mapping[str, Sequence[str]]) -> Marku
         if isinstance(image, str):
             shown.append(tag("figure", tag("figcaption", *lines, tag("span", image))))
         else:
-            shown.append(picture(image, title, joined(lines)))
+            shown.append(picture(image.image, title, joined(lines)))
     return tag("section", tag("h3", "Pasted, rendered and control"), tag("div", *shown, class_="trio"))
 
 

@@ -127,7 +127,7 @@ def subject(
     def make(edits: tuple[Edit, ...]) -> np.ndarray:
         check()
         if not edits:
-            return framed(photograph)
+            return framed(photograph).image
         if pasted is not None:
             return pasted.make(edits)
         asked = replace(request, chain=edits)

@@ -35,7 +35,7 @@ from unswayed.views.text import interval, number, percent, plural, points
 
 from .controls import SIDE
 from .photographs import open_sample, sample_names
-from .studio import Studio, remembered_removal
+from .studio import Seen, Studio, remembered_removal
 
 SHOWN = 24
 PRECISE = 1000  # photographs, below which a decimal of a drop says nothing
@@ -120,8 +120,8 @@ class Results:
         try:
             if not is_evaluated(studio.model(flip.model), self.facts.cards.get(flip.model, {})):
                 return [], f"No heat maps: {flip.model} has other weights or code than were evaluated."
-            said = studio.answers(flip.model, [before, after])
-            return studio.heat(flip.model, [before, after], [answer.best for answer in said]), ""
+            said = studio.answers(flip.model, [Seen(before), Seen(after)])
+            return studio.heat(flip.model, [before, after], [int(answer.best or 0) for answer in said]), ""
         except UserError as error:
             return [], f"No heat maps: {error.given}"
 

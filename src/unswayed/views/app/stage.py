@@ -24,22 +24,22 @@ from unswayed.evaluation.smallest import Strip
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.rendering.photograph import Edited, Request, compose, write_edited
 from unswayed.sources.source import slug
-from unswayed.views.text import joined, number, percent, tag
+from unswayed.views.text import joined, number, tag
 
 from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
-from .studio import Answer, Progress, Studio, remembered_removal
+from .studio import Answer, Found, Progress, Seen, Studio, remembered_removal
 
 NOTHING = "Nothing is changed yet: drag the object, or move one of the sliders."
 
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """before, after: (S, S, 3) uint8; edited: what can be downloaded, None if nothing is edited; note: a message for
-    the visitor; placement: of the object, None in a cropped photograph."""
+    """edited: what can be downloaded, None if nothing is edited; note: a message for the visitor; placement: of the
+    object, None in a cropped photograph."""
 
-    before: np.ndarray
-    after: np.ndarray
+    before: Seen
+    after: Seen
     edited: Edited | None = None
     note: str = ""
     placement: np.ndarray | None = field(default_factory=IDENTITY.copy)
@@ -58,10 +58,14 @@ def request_of(
 
 
 @functools.lru_cache(maxsize=64)
-def framed(photograph: Photograph) -> np.ndarray:
-    """Return the framed photograph before any edit, (S, S, 3) uint8; the array is shared: do not modify."""
+def framed(photograph: Photograph) -> Seen:
+    """Return the framed photograph before any edit; its arrays are shared: do not modify."""
     _, layers = compose(request_of((), photograph), photograph.scene)
-    return layers.background
+    return Seen(layers.background, layers.mask, photograph.label)
+
+
+def seen(edited: Edited, photograph: Photograph) -> Seen:
+    return Seen(np.asarray(edited.image), np.asarray(edited.mask, np.float32) / 255, photograph.label)
 
 
 def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], seed: int = 0) -> Shown:
@@ -74,16 +78,16 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
         return Shown(before, before, None, waiting or NOTHING)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
     kept = edited if left_out is None else None
-    return Shown(before, np.asarray(edited.image), kept, waiting, edited.placement)
+    return Shown(before, seen(edited, photograph), kept, waiting, edited.placement)
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The same chain made in two ways, and its control: pictures (S, S, 3) uint8, or why there is none."""
+    """The same chain made in two ways, and its control: pictures, or why there is none."""
 
-    pasted: np.ndarray | str
-    rendered: np.ndarray
-    control: np.ndarray | str
+    pasted: Seen | str
+    rendered: Seen
+    control: Seen | str
 
 
 def render(
@@ -121,10 +125,10 @@ def render(
     note = "This change needs no diffusion: pasted exactly."
     if counts[0]:
         note = f"Rendered in {counts[0]} diffusion steps."
-    picture, *others = (np.asarray(edited.image) for edited in made)
+    picture, *others = (seen(edited, photograph) for edited in made)
     missing = "This change has no control: it neither removes the object nor generates a background."
     try:
-        pasted: np.ndarray | str = np.asarray(studio.edit(request_of(chain, photograph, seed), photograph).image)
+        pasted: Seen | str = seen(studio.edit(request_of(chain, photograph, seed), photograph), photograph)
     except UserError as error:
         pasted = f"It cannot be pasted: {error.given}."
     compared = Compared(pasted, picture, others[0] if others else missing)
@@ -174,8 +178,8 @@ class Said:
     """The predictions of one model for the photograph and for the edited picture."""
 
     model: str
-    before: Answer
-    after: Answer
+    before: Answer | Found
+    after: Answer | Found
 
 
 def stage(
@@ -193,15 +197,16 @@ def stage(
     said: of each chosen model; chain: the changes; unchanged: names of the other edits; serial: the number of the
     handle's move that this answers, or None.
     """
-    after = address(made.after)
+    after = address(made.after.image)
     place = None if made.placement is None else place_of(photograph, made.placement)
     words = tag("div", *_verdicts(said), class_="verdict", role="status")
     image = tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false")
     moving = None if place is None else _moving(photograph, tuple(chain), seed)
     handles = None if moving is None else _handles()
-    picture = tag("div", image, moving, handles, class_="canvas", data_place=place, data_serial=serial)
+    found = (_boxes(prediction.after) for prediction in said if isinstance(prediction.after, Found))
+    picture = tag("div", image, *found, moving, handles, class_="canvas", data_place=place, data_serial=serial)
     earlier = said[0].before.best_words if said else "the photograph, framed as a square"
-    original = tag("img", src=address(made.before), alt=f"{photograph.name}, the photograph")
+    original = tag("img", src=address(made.before.image), alt=f"{photograph.name}, the photograph")
     before = tag("p", original, tag("span", f"before: {earlier}", tag("br"), caption), class_="earlier quiet")
     bar = tag("a", tag("img", src=after, alt=""), tag("span", *_verdicts(said[:1])), href="#stage", class_="glance")
     hint = None if handles is None else tag("p", HINT, class_="quiet" if not chain else "spoken", id="handles-hint")
@@ -235,13 +240,36 @@ def _verdicts(said: Sequence[Said]) -> list[Markup]:
     lines = []
     for prediction in said:
         before = prediction.before
-        sign, kind, was = "= ", "held", f"unchanged, was {percent(before.probabilities[0], 0)}"
+        sign, kind, was = "= ", "held", f"unchanged, was {before.short}" if before.short else "unchanged"
         if before.best != prediction.after.best:
             sign, kind, was = "≠ ", "turned", f"changed, was {before.best_words}"
         name = tag("span", f"{prediction.model}: ", class_="model") if len(said) > 1 else None
         mark, answer = tag("span", sign, aria_hidden="true"), tag("b", prediction.after.best_words)
         lines.append(tag("span", name, mark, answer, " ", was, class_=kind))
     return lines
+
+
+def _boxes(found: Found) -> Markup | None:
+    """Return the object's exact box, and what was found with its words, to lie over the picture."""
+    if found.best is None or found.truth.box is None or found.truth.mask is None:
+        return None
+    boxes, kind = [_box(found.truth.box, "exact")], "right" if found.best else "wrong"
+    if found.region is not None:
+        contours, _ = cv2.findContours(found.region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        lines = "".join("M" + "L".join(f"{x},{y}" for [[x, y]] in contour.tolist()) + "Z" for contour in contours)
+        boxes.append(tag("path", d=lines, class_=kind))
+    elif found.box is not None:
+        boxes.append(_box(found.box, kind))
+    high, wide = found.truth.mask.shape
+    left, top = (found.box or found.truth.box)[:2]
+    words = tag("text", found.best_words, x=left + 2, y=max(top - 3, 8), class_=kind)
+    return tag("svg", *boxes, words, class_="boxes", viewBox=f"0 0 {wide} {high}", role="img",
+               aria_label=f"the exact box of the object, dashed; {found.best_words}")  # fmt: skip
+
+
+def _box(box: Sequence[float], kind: str) -> Markup:
+    left, top, right, bottom = (round(float(side), 1) for side in box)
+    return tag("rect", x=left, y=top, width=right - left, height=bottom - top, class_=kind)
 
 
 def _handles() -> Markup:

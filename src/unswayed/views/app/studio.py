@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,15 +19,19 @@ import numpy as np
 import torch
 
 from unswayed.errors import UserError, unknown
+from unswayed.evaluation.judging import Truth, judged_rows
 from unswayed.evaluation.saliency import heat_maps
 from unswayed.evaluation.smallest import Predictor, predictor
 from unswayed.files.whole import canonical
+from unswayed.labels import imagenet
 from unswayed.masks.segment import default_segmenter, open_segmenter
-from unswayed.models import Classifier, open_model
+from unswayed.models import Classifier, ObjectModel, open_any
+from unswayed.models.label_mapping import map_objects
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.photograph import Edited, Request, edit_photograph
 from unswayed.rendering.removal.patches import PatchRemoval
 from unswayed.rendering.settings import RenderSettings
+from unswayed.sources.coco import run_length_mask
 from unswayed.views.report.pictures import overlay
 from unswayed.views.text import percent
 
@@ -126,6 +130,20 @@ class Jobs:
 COUNT = 5
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A picture (S, S, 3) uint8, and what is known about its object: the mask (S, S) in [0, 1], the ImageNet class."""
+
+    image: np.ndarray
+    mask: np.ndarray | None = None
+    label: int | None = None
+
+    @property
+    def key(self) -> bytes:
+        known = b"" if self.mask is None else self.mask.tobytes()
+        return hashlib.blake2b(self.image.tobytes() + known + str(self.label).encode(), digest_size=16).digest()
+
+
 @dataclass(frozen=True)
 class Answer:
     """classes: the most likely first, as indices into the model's label space; with their names and probabilities."""
@@ -140,7 +158,50 @@ class Answer:
 
     @property
     def best_words(self) -> str:
-        return f"{self.names[0]} {percent(self.probabilities[0], 0)}"
+        return f"{self.names[0]} {self.short}"
+
+    @property
+    def short(self) -> str:
+        return percent(self.probabilities[0], 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a detector or segmenter found; row: the columns of `judging`, or why it cannot be asked."""
+
+    row: Mapping[str, Any] | str
+    truth: Truth
+
+    @property
+    def best(self) -> bool | None:
+        """Whether the object was found; None if the model cannot be asked about it."""
+        return None if isinstance(self.row, str) else self.row["correct"]
+
+    @property
+    def best_words(self) -> str:
+        if isinstance(self.row, str):
+            return f"not asked: {self.row}"
+        row = self.row
+        score = "" if row["probability"] is None else f" {percent(row['probability'], 0)}"
+        if row["correct"]:
+            return f"found: {row['found_class']}{score}, IoU {row['iou']:.2f}"
+        instead = "" if row["found_class"] is None else f": {row['found_class']}{score} in its place"
+        return f"not found{instead}" + (f"; IoU {row['iou']:.2f}" if row["iou"] else "")
+
+    @property
+    def short(self) -> str:
+        return self.best_words.removeprefix("found: ") if self.best else ""
+
+    @property
+    def box(self) -> Sequence[float] | None:
+        """What was found, or the best of its class that does not fit: left, top, right, bottom in pixels."""
+        return None if isinstance(self.row, str) else self.row["box"]
+
+    @property
+    def region(self) -> np.ndarray | None:
+        """The mask of a segmenter, (H, W) bool."""
+        runs = None if isinstance(self.row, str) else self.row.get("mask")
+        return None if runs is None or self.truth.mask is None else run_length_mask(runs, *self.truth.mask.shape) > 0
 
 
 RENDERERS_HELD = 2
@@ -168,26 +229,36 @@ class Studio:
         if not RenderSettings(renderer=renderer).has_network:
             raise UserError(f"the renderer {renderer} has no network", allowed="diffusion, diffusers:NAME_OR_FOLDER")
         self.renderer, self.jobs = renderer, Jobs()
-        self._open = functools.cache(functools.partial(open_model, device=device))
+        self._open = functools.cache(functools.partial(open_any, device=device))
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
-        self._said: OrderedDict[tuple[str, bytes], Answer] = OrderedDict()
+        self._said: OrderedDict[tuple[str, bytes], Answer | Found] = OrderedDict()
         # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
         # at once. One thread each, because torch keeps memory for every thread that ever called it.
         self._looking, self._rendering = ThreadPoolExecutor(1, "looking"), ThreadPoolExecutor(1, "rendering")
 
-    def model(self, name: str) -> Classifier:
+    def model(self, name: str) -> Classifier | ObjectModel:
         """Return the model of that name, loaded once; only models that the page was started with are allowed."""
         if name not in self.models:
             raise unknown("model of this page", name, self.models, run=f"unswayed app -m {name}")
-        return _alone(self._looking, self._open, name)
+        model = _alone(self._looking, self._open, name)
+        if not isinstance(model, Classifier | ObjectModel):
+            raise UserError(f"{name} would be asked anew at every move", allowed="classifiers, detectors, segmenters")
+        return model
 
-    def answers(self, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
-        """Return the model's predictions for pictures (H, W, 3) uint8; the last ones are remembered."""
-        return _alone(self._looking, self._answers, self.model(name), name, images)
+    def classifier(self, name: str) -> Classifier:
+        """Return the model of that name, which must be a classifier."""
+        model = self.model(name)
+        if not isinstance(model, Classifier):
+            raise UserError(f"{name} is no classifier: its task is `{model.task}`", allowed="a classifier")
+        return model
+
+    def answers(self, name: str, pictures: Sequence[Seen]) -> list[Answer | Found]:
+        """Return the model's predictions for pictures; the last ones are remembered."""
+        return _alone(self._looking, self._answers, self.model(name), name, pictures)
 
     def heat(self, name: str, images: Sequence[np.ndarray], targets: Sequence[int]) -> list[np.ndarray]:
         """Return the pictures, all of one shape, with the heat maps of these classes: (H, W, 3) uint8 each."""
-        heats = _alone(self._looking, heat_maps, self.model(name), images, targets)
+        heats = _alone(self._looking, heat_maps, self.classifier(name), images, targets)
         return [overlay(image, heat) for image, heat in zip(images, heats, strict=True)]
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
@@ -207,19 +278,17 @@ class Studio:
 
     def predictor(self, name: str) -> Predictor:
         """Return the model of that name for a search."""
-        asked = predictor(self.model(name))
+        asked = predictor(self.classifier(name))
         return replace(asked, predict=lambda image: _alone(self._looking, asked.predict, image))
 
-    def _answers(self, model: Classifier, name: str, images: Sequence[np.ndarray]) -> list[Answer]:
-        keys = [(name, hashlib.blake2b(image.tobytes(), digest_size=16).digest()) for image in images]
-        new = {key: image for key, image in zip(keys, images, strict=True) if key not in self._said}
+    def _answers(self, model: Classifier | ObjectModel, name: str, pictures: Sequence[Seen]) -> list[Answer | Found]:
+        keys = [(name, picture.key) for picture in pictures]
+        new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self._said}
         said = {key: self._said[key] for key in keys if key not in new}
         if new:
-            batch = torch.stack([model.prepare(image) for image in new.values()])
-            best = model.logits(batch).double().softmax(1).topk(min(COUNT, len(model.labels)))
-            for key, classes, shares in zip(new, best.indices.tolist(), best.values.tolist(), strict=True):
-                names = tuple(model.labels.classes[index] for index in classes)
-                said[key] = Answer(tuple(classes), names, tuple(shares))
+            asked = list(new.values())
+            answers = _predicted(model, asked) if isinstance(model, Classifier) else _found(model, asked)
+            said.update(zip(new, answers, strict=True))
         self._said.update(said)
         while len(self._said) > ANSWERS_HELD:
             self._said.popitem(last=False)
@@ -244,6 +313,22 @@ class Studio:
             progress(min(done, total), total)  # what it raises ends the work
 
         return work(CountedRenderer(renderer, passed))
+
+
+def _predicted(model: Classifier, pictures: Sequence[Seen]) -> list[Answer]:
+    batch = torch.stack([model.prepare(picture.image) for picture in pictures])
+    best = model.logits(batch).double().softmax(1).topk(min(COUNT, len(model.labels)))
+    return [
+        Answer(tuple(classes), tuple(model.labels.classes[index] for index in classes), tuple(shares))
+        for classes, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def _found(model: ObjectModel, pictures: Sequence[Seen]) -> list[Found]:
+    answers = model.answer([model.prepare(picture.image) for picture in pictures])
+    truths = [Truth.read(picture.label, picture.mask, None, "") for picture in pictures]
+    rows = judged_rows(model, answers, truths, map_objects(model.labels, imagenet(), ()))
+    return [Found(row, truth) for row, truth in zip(rows, truths, strict=True)]
 
 
 def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:

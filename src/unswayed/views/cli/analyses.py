@@ -11,7 +11,7 @@ import typer
 
 import unswayed
 from unswayed.analyses.settings import AnalyzeSettings, CompareSettings, Condition, GateSettings, PlanSettings
-from unswayed.choices import TableFormat, WideMeasure
+from unswayed.choices import TableFormat, WideMeasure, option
 from unswayed.errors import UserError
 from unswayed.files.storage import address
 from unswayed.files.whole import write_bytes
@@ -23,31 +23,18 @@ from .progress import next_command, say, warn
 def analyze(
     predictions: Predictions,
     settings: AnalyzeSettings,
-    wide: Annotated[
-        bool, typer.Option("--wide", help="One row per model and one column per edit, as in the papers' tables.")
-    ] = False,
-    measure: Annotated[WideMeasure, typer.Option(help="For `--wide`: what the cells hold.")] = "drop",
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="With `--groups FILE`: drops along a column of numbers, such as a training budget; drawn if the "
-            "output ends in .png, .svg or .pdf.",
-        ),
-    ] = None,
-    valid_only: Annotated[
-        bool, typer.Option("--valid-only", help="Only pictures whose measured validity is 0.5 or more.")
-    ] = False,
-    human_valid_only: Annotated[
-        bool,
-        typer.Option("--human-valid-only", help="Only pictures that most raters called valid (`unswayed review`)."),
-    ] = False,
-    format: Annotated[
-        TableFormat | None, typer.Option(help="The format of the table [default: table, or by the output's suffix].")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file (.csv, .json, .md, .tex, .txt).")
-    ] = None,
+    wide: bool = option(False, "One row per model and one column per edit, as in the papers' tables."),
+    measure: WideMeasure = option("drop", "For `--wide`: what the cells hold."),
+    against: str | None = option(
+        None,
+        "With `--groups FILE`: drops along a column of numbers, such as a training budget; drawn if the "
+        "output ends in .png, .svg or .pdf.",
+        metavar="COLUMN",
+    ),
+    valid_only: bool = option(False, "Only pictures whose measured validity is 0.5 or more."),
+    human_valid_only: bool = option(False, "Only pictures that most raters called valid (`unswayed review`)."),
+    format: TableFormat | None = option(None, "The format of the table [default: table, or by the output's suffix]."),
+    output: Path | None = option(None, "Write to this file (.csv, .json, .md, .tex, .txt).", flags=("--output", "-o")),
 ) -> None:
     """
     A drop is the accuracy on the originals minus the accuracy on the edited pictures of the same photographs, in
@@ -112,12 +99,10 @@ def compare(
     models: Annotated[
         list[str] | None, typer.Argument(metavar="[A B …]", help="Two models, or more for all pairs [default: all].")
     ] = None,
-    same: Annotated[
-        bool, typer.Option("--same-model", help="A and B are one model in two forms: did the conversion cost anything?")
-    ] = False,
-    margin: Annotated[
-        float | None, typer.Option(help="With --same-model: points of difference that count as none [default: 1].")
-    ] = None,
+    same: bool = option(
+        False, "A and B are one model in two forms: did the conversion cost anything?", flags=("--same-model",)
+    ),
+    margin: float | None = option(None, "With --same-model: points of difference that count as none [default: 1]."),
     format: Format = "table",
 ) -> None:
     """
@@ -172,10 +157,8 @@ def check(
     predictions: Predictions,
     settings: GateSettings,
     as_json: Json = None,
-    junit: Annotated[Path | None, typer.Option(help="Also write the checks to this JUnit XML file.")] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Also write verdict, checks and worst flips to this Markdown file.")
-    ] = None,
+    junit: Path | None = option(None, "Also write the checks to this JUnit XML file."),
+    markdown: Path | None = option(None, "Also write verdict, checks and worst flips to this Markdown file."),
     format: Format = "table",
 ) -> None:
     """

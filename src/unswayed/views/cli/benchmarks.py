@@ -12,7 +12,7 @@ import typer
 import unswayed
 from unswayed.benchmark.exporting import EXPORTERS
 from unswayed.benchmark.settings import BuildSettings, ExportSettings, ImportSettings
-from unswayed.choices import Option
+from unswayed.choices import Option, option
 from unswayed.errors import UserError
 from unswayed.files.storage import address
 from unswayed.labels import imagenet
@@ -131,10 +131,8 @@ def export(
     to: Annotated[str, Option("The format.", "|".join(EXPORTERS))],
     output: Annotated[str, Option("A new folder, or the FiftyOne dataset's name.", "FOLDER|NAME", OUTPUT)],
     settings: ExportSettings,
-    push: Annotated[
-        str | None, Option("Also upload it to the Hugging Face Hub (`datasets` only).", "OWNER/NAME")
-    ] = None,
-    public: Annotated[bool, Option("Create the repository as a public one.")] = False,
+    push: str | None = option(None, "Also upload it to the Hugging Face Hub (`datasets` only).", "OWNER/NAME"),
+    public: bool = option(False, "Create the repository as a public one."),
     as_json: Json = None,
 ) -> None:
     """
@@ -163,7 +161,7 @@ def export(
 
 def verify(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
-    workers: Annotated[int, Option("Number of threads that read and hash files.")] = 2,
+    workers: int = option(2, "Number of threads that read and hash files."),
     as_json: Json = None,
 ) -> None:
     """

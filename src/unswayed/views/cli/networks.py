@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unswayed.choices import DEVICE, Option
+from unswayed.choices import DEVICE, Option, option
 from unswayed.errors import UserError, need, unknown
 from unswayed.files import downloads
 from unswayed.rendering.training import Recipe
@@ -21,8 +21,8 @@ from .progress import progress_line, say, stoppable
 def weights(
     action: Annotated[str, typer.Argument(help="`list`, `fetch NAME` or `check FILE`.")] = "list",
     name: Annotated[str | None, typer.Argument(help="A name or kind from the list, or a file to check.")] = None,
-    url: Annotated[str | None, Option("Download from this mirror instead.")] = None,
-    sha256: Annotated[str | None, Option("The expected hash, if the list has none.")] = None,
+    url: str | None = option(None, "Download from this mirror instead."),
+    sha256: str | None = option(None, "The expected hash, if the list has none."),
     as_json: Json = None,
 ) -> None:
     """
@@ -115,20 +115,18 @@ def _state(row: dict[str, Any]) -> str:
 class TrainingRun:
     """The keywords of `train` beside its recipe."""
 
-    begin: Annotated[
-        str | None, Option("Start from a network: a folder that this command wrote, or `compact`.", flags=("--from",))
-    ] = None
-    critic: Annotated[
-        Path | None,
-        Option(
-            "FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
-            "inception`, or a file with its tensors."
-        ),
-    ] = None
-    minutes: Annotated[float | None, Option("Stop after this time; run the same command to resume.")] = None
-    every: Annotated[int, Option("Number of steps between two lines of progress.")] = 1000
-    device: Annotated[str | None, DEVICE] = None
-    compiled: Annotated[bool, Option("Compile the network first.", flags=("--compile/--no-compile",))] = True
+    begin: str | None = option(
+        None, "Start from a network: a folder that this command wrote, or `compact`.", flags=("--from",)
+    )
+    critic: Path | None = option(
+        None,
+        "FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
+        "inception`, or a file with its tensors.",
+    )
+    minutes: float | None = option(None, "Stop after this time; run the same command to resume.")
+    every: int = option(1000, "Number of steps between two lines of progress.")
+    device: str | None = option(None, DEVICE)
+    compiled: bool = option(True, "Compile the network first.", flags=("--compile/--no-compile",))
 
 
 def train_network(

@@ -69,8 +69,7 @@ def command_of(name: str, function: Callable[..., None], help: str) -> Any:
             dynamic = parameter.name
             declared += hints[dynamic].__metadata__[0]()
         else:
-            annotation = _own(parameter.name, hints[parameter.name])
-            declared.append(parameter.replace(annotation=annotation, kind=parameter.KEYWORD_ONLY))
+            declared.append(_own(parameter, hints[parameter.name]))
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
@@ -89,13 +88,17 @@ def command_of(name: str, function: Callable[..., None], help: str) -> Any:
     return typer.main.get_command(holder)
 
 
-def _own(name: str, hint: Any) -> Any:
-    """The annotation of a parameter of the command's function, with its option as typer takes it."""
-    kind, part = get_args(hint)
-    if not isinstance(part, Option):
-        return hint
-    flags = part.flags or ((f"--{name.replace('_', '-')}",) if kind is bool else ())  # typer would add --no-…
-    return Annotated[kind, typer_option(replace(part, flags=flags))]
+def _own(parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
+    """A parameter of the command's function, with its option as typer takes it."""
+    kind, part = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+    default = declared = parameter.default
+    if isinstance(declared, Field):
+        default, part = declared.default, declared.metadata["option"]
+    if isinstance(part, Option):
+        # Of a flag typer would add --no-… if it had no name.
+        flags = part.flags or ((f"--{parameter.name.replace('_', '-')}",) if kind is bool else ())
+        hint = Annotated[kind, typer_option(replace(part, flags=flags))]
+    return parameter.replace(annotation=hint, default=default, kind=parameter.KEYWORD_ONLY)
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
@@ -109,12 +112,10 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
 
 def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
     """Each field that has an option, with its type and that option."""
-    hints = get_type_hints(kind, localns=_Names(kind), include_extras=True)
+    hints = get_type_hints(kind, localns=_Names(kind))
     for field in fields(kind):
-        declared, *extras = get_args(hints[field.name]) or [None]
-        for option in extras:
-            if isinstance(option, Option):
-                yield field, declared, option
+        if "option" in field.metadata:
+            yield field, hints[field.name], field.metadata["option"]
 
 
 class _Names(dict[str, Any]):

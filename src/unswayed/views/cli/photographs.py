@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import unswayed
-from unswayed.choices import DEVICE, Option
+from unswayed.choices import DEVICE, Option, option
 from unswayed.errors import UserError
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.labels import imagenet
@@ -80,7 +80,7 @@ def masks(
 
 def edits(
     as_json: Json = None,
-    as_markdown: Annotated[bool, Option("Print the tables of docs/edits.md instead.", flags=("--markdown",))] = False,
+    as_markdown: bool = option(False, "Print the tables of docs/edits.md instead.", flags=("--markdown",)),
 ) -> None:
     """
     A recipe is a name, a sweep, a grid, a list of edits or a TOML file:
@@ -148,18 +148,16 @@ def edit(
     edits: Annotated[dict[str, str | None], _edit_options],
     settings: RenderSettings,
     image: Annotated[Path | None, Photograph] = None,
-    output: Annotated[Path, Option("The edited picture.", "OUT.png", OUTPUT)] = Path("edited.png"),
+    output: Path = option(Path("edited.png"), "The edited picture.", "OUT.png", OUTPUT),
     mask: Mask = None,
     box: Box = None,
-    more: Annotated[
-        list[str] | None, Option("Any edit written as in a recipe: `lighting(where=both)=-2`.", flags=("--edit",))
-    ] = None,
-    label: Annotated[str | None, Option("The true class, for an adversarial background.")] = None,
-    pool: Annotated[str, Option("The source of random backgrounds and occluders.")] = "sample",
-    replay: Annotated[
-        Path | None, Option("Make the picture of this record again, with its settings.", "FILE.json")
-    ] = None,
-    trust: Annotated[bool, Option("Let `--replay` open a guide or source that runs code or uses the network.")] = False,
+    more: list[str] | None = option(
+        None, "Any edit written as in a recipe: `lighting(where=both)=-2`.", flags=("--edit",)
+    ),
+    label: str | None = option(None, "The true class, for an adversarial background."),
+    pool: str = option("sample", "The source of random backgrounds and occluders."),
+    replay: Path | None = option(None, "Make the picture of this record again, with its settings.", "FILE.json"),
+    trust: bool = option(False, "Let `--replay` open a guide or source that runs code or uses the network."),
     as_json: Json = None,
 ) -> None:
     """
@@ -207,15 +205,14 @@ def edit(
 class FragilityRun:
     """The keywords of `unswayed.fragility`."""
 
-    models: Annotated[Sequence[str], Option("A model; may be repeated [default: lite:0].", flags=MODEL)] = ("lite:0",)
-    changes: Annotated[
-        Sequence[str] | None,
-        Option("A change such as `object smaller`; may be repeated [default: all].", flags=("--change",)),
-    ] = None
-    renderer: Annotated[str, replace(RENDERER, help="How the pictures are made: {values}; `paste` is fast.")] = "paste"
-    steps: Annotated[int | None, Option("Steps of diffusion.", least=1)] = None
-    seed: Annotated[int, Option("The random seed.")] = 0
-    device: Annotated[str | None, DEVICE] = None
+    models: Sequence[str] = option(("lite:0",), "A model; may be repeated [default: lite:0].", flags=MODEL)
+    changes: Sequence[str] | None = option(
+        None, "A change such as `object smaller`; may be repeated [default: all].", flags=("--change",)
+    )
+    renderer: str = option("paste", replace(RENDERER, help="How the pictures are made: {values}; `paste` is fast."))
+    steps: int | None = option(None, "Steps of diffusion.", least=1)
+    seed: int = option(0, "The random seed.")
+    device: str | None = option(None, DEVICE)
 
 
 def fragility(
@@ -223,7 +220,7 @@ def fragility(
     run: FragilityRun,
     mask: Mask = None,
     box: Box = None,
-    films: Annotated[Path | None, Option("Write the pictures of every search there as GIF files.", "FOLDER")] = None,
+    films: Path | None = option(None, "Write the pictures of every search there as GIF files.", "FOLDER"),
     as_json: Json = None,
 ) -> None:
     """

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import unswayed
-from unswayed.choices import DEVICE, Option
+from unswayed.choices import DEVICE, Option, option
 from unswayed.errors import UserError
 from unswayed.files.records import read_object
 from unswayed.rendering.settings import RENDERER
@@ -27,26 +27,19 @@ Model = Annotated[str, Option("`lite:0`, `timm:NAME`, `repaired:DIR` …", flags
 class RepairRun:
     """The keywords of `unswayed.repair` beside its settings."""
 
-    new_head: Annotated[
-        bool, Option("Train a new classification layer for the source's classes.", flags=("--new-head",))
-    ] = False
-    also: Annotated[
-        str | None, Option("Labeled photographs without masks, trained on as well.", metavar="images:PATH")
-    ] = None
-    tests: Annotated[
-        Sequence[str],
-        Option("Also measure on this labeled folder; repeatable.", metavar="images:PATH", flags=("--test",)),
-    ] = ()
-    benchmark: Annotated[
-        Path | None, Option("Measure on this benchmark instead of photographs held out.", metavar="BENCH")
-    ] = None
-    recipe: Annotated[str, Option("The edits to measure on photographs held out.")] = (
-        "original,background-random,size-0.05,position,direction"
+    new_head: bool = option(False, "Train a new classification layer for the source's classes.", flags=("--new-head",))
+    also: str | None = option(None, "Labeled photographs without masks, trained on as well.", metavar="images:PATH")
+    tests: Sequence[str] = option(
+        (), "Also measure on this labeled folder; repeatable.", metavar="images:PATH", flags=("--test",)
     )
-    renderer: Annotated[str, replace(RENDERER, help="How those edits are rendered: {values}.")] = "paste"
-    device: Annotated[str | None, DEVICE] = None
-    workers: Annotated[int | None, Option("Processes that prepare pictures.")] = None
-    onnx: Annotated[bool, Option("Also write the repaired model as DIR/model.onnx.", flags=("--onnx",))] = False
+    benchmark: Path | None = option(None, "Measure on this benchmark instead of photographs held out.", metavar="BENCH")
+    recipe: str = option(
+        "original,background-random,size-0.05,position,direction", "The edits to measure on photographs held out."
+    )
+    renderer: str = option("paste", replace(RENDERER, help="How those edits are rendered: {values}."))
+    device: str | None = option(None, DEVICE)
+    workers: int | None = option(None, "Processes that prepare pictures.")
+    onnx: bool = option(False, "Also write the repaired model as DIR/model.onnx.", flags=("--onnx",))
 
 
 def repair(
@@ -55,17 +48,13 @@ def repair(
     output: Annotated[Path, Option("The folder of the repaired model.", "DIR", OUTPUT)],
     settings: RepairSettings,
     run: RepairRun,
-    predictions: Annotated[
-        Path | None,
-        Option("Draw more of the edits that cost this model the most.", "PREDICTIONS", flags=("--from",)),
-    ] = None,
-    mixture: Annotated[
-        Path | None,
-        Option("Weights and ranges of the edits, as of `EditMixture.to_json`.", "FILE.json"),
-    ] = None,
-    probability: Annotated[
-        float | None, Option("Share of the pictures that are edited [default: that of --mixture, or 0.7].")
-    ] = None,
+    predictions: Path | None = option(
+        None, "Draw more of the edits that cost this model the most.", "PREDICTIONS", flags=("--from",)
+    ),
+    mixture: Path | None = option(None, "Weights and ranges of the edits, as of `EditMixture.to_json`.", "FILE.json"),
+    probability: float | None = option(
+        None, "Share of the pictures that are edited [default: that of --mixture, or 0.7]."
+    ),
     as_json: Json = None,
 ) -> None:
     """
@@ -114,11 +103,8 @@ def enhance(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A benchmark of `unswayed build`.")],
     model: Model,
     settings: EnhanceSettings,
-    output: Annotated[
-        Path | None,
-        Option("The predictions' folder [default: enhance/MODEL].", "DIR", OUTPUT),
-    ] = None,
-    by_edit: Annotated[bool, Option("Print every measure of every edit, not only originals and average.")] = False,
+    output: Path | None = option(None, "The predictions' folder [default: enhance/MODEL].", "DIR", OUTPUT),
+    by_edit: bool = option(False, "Print every measure of every edit, not only originals and average."),
     format: Format = "table",
 ) -> None:
     """

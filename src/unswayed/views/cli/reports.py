@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import unswayed
-from unswayed.choices import Option
+from unswayed.choices import Option, option
 from unswayed.files.storage import address
 from unswayed.views.report.settings import ReportSettings
 from unswayed.views.tracking import NONE, TRACKERS, Open, chosen_trackers, record, variables
@@ -80,19 +80,19 @@ def report(
 class ReviewRun:
     """Who rates which pictures: the keywords of `open_session`."""
 
-    rater: Annotated[str, Option("Who rates; answers are kept by rater.")] = "me"
-    blind: Annotated[bool, Option("Show neither the edit's name nor the class.", flags=("--blind",))] = False
-    shuffle: Annotated[bool, Option("Another order for each rater.", flags=("--shuffle",))] = False
-    edits: Annotated[Sequence[str] | None, Option("Only this edit; may be repeated.", flags=("--edit", "-e"))] = None
-    limit: Annotated[int | None, Option("Only N pictures, the same for every rater.", least=1)] = None
-    seed: Annotated[int, Option("Of the choice and of the order.")] = 0
+    rater: str = option("me", "Who rates; answers are kept by rater.")
+    blind: bool = option(False, "Show neither the edit's name nor the class.", flags=("--blind",))
+    shuffle: bool = option(False, "Another order for each rater.", flags=("--shuffle",))
+    edits: Sequence[str] | None = option(None, "Only this edit; may be repeated.", flags=("--edit", "-e"))
+    limit: int | None = option(None, "Only N pictures, the same for every rater.", least=1)
+    seed: int = option(0, "Of the choice and of the order.")
 
 
 def review(
     benchmark: Annotated[Path, typer.Argument(metavar="BENCH", help="A built or imported benchmark.")],
     run: ReviewRun,
-    port: Annotated[int | None, Option("The port [default: any free one].", least=0, most=65535)] = None,
-    summary: Annotated[bool, Option("Print what raters said so far and stop.")] = False,
+    port: int | None = option(None, "The port [default: any free one].", least=0, most=65535),
+    summary: bool = option(False, "Print what raters said so far and stop."),
     as_json: Json = None,
 ) -> None:
     """

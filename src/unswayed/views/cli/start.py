@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 import unswayed
-from unswayed.choices import Option
+from unswayed.choices import option
 from unswayed.views.app import AppSettings
 from unswayed.views.demo import DemoSettings
 
@@ -20,7 +19,7 @@ from .progress import exit_with_failures, progress_line, say, serve_until_stoppe
 
 def demo(
     settings: DemoSettings,
-    output: Annotated[Path, Option("The folder for all results.", "DIR", OUTPUT)] = Path("demo"),
+    output: Path = option(Path("demo"), "The folder for all results.", "DIR", OUTPUT),
 ) -> None:
     """
     - `unswayed demo`

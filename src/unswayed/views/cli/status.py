@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from unswayed.benchmark.rows import CARD
-from unswayed.choices import Option
+from unswayed.choices import option
 from unswayed.errors import UserError
 from unswayed.files.storage import address
 from unswayed.jobs.monitor import EVERY, heartbeats
@@ -23,7 +23,7 @@ def status(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The folder of a benchmark, of predictions or of other results.")
     ],
-    watch: Annotated[bool, Option("Repeat every few seconds while a run is alive.")] = False,
+    watch: bool = option(False, "Repeat every few seconds while a run is alive."),
     as_json: Json = None,
 ) -> None:
     """

@@ -9,7 +9,7 @@ import typer
 
 import unswayed
 from unswayed.analyses.settings import FactorSettings
-from unswayed.choices import Option
+from unswayed.choices import Option, option
 from unswayed.errors import unknown
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
 
@@ -27,13 +27,11 @@ def factors(
         typer.Argument(help="Predictions (CSV, Parquet) or published result tables: a folder or one file."),
     ] = None,
     format: Format = "table",
-    figure: Annotated[
-        Path | None,
-        Option(
-            "Also draw the table as .png, .svg or .pdf; not for `calibration`, `adjusted`, `compare`, `coverage` "
-            "and `editing`."
-        ),
-    ] = None,
+    figure: Path | None = option(
+        None,
+        "Also draw the table as .png, .svg or .pdf; not for `calibration`, `adjusted`, `compare`, `coverage` "
+        "and `editing`.",
+    ),
 ) -> None:
     """
     PREDICTIONS may contain CSV files (file_name, predicted_class, predicted_probability; one file per model) and
@@ -73,13 +71,11 @@ def sensitivity(
     model: Models,
     output: Output,
     settings: SensitivitySettings,
-    table: Annotated[
-        str | None,
-        Option(
-            "The table to print: `rfs`, `class`, `group`, `drops`, `irfs`, `saliency`, `saliency-class`, "
-            "`saliency-group`, `answers`, `edits`, `suspects`."
-        ),
-    ] = None,
+    table: str | None = option(
+        None,
+        "The table to print: `rfs`, `class`, `group`, `drops`, `irfs`, `saliency`, `saliency-class`, "
+        "`saliency-group`, `answers`, `edits`, `suspects`.",
+    ),
     format: Format = "table",
 ) -> None:
     """
@@ -125,9 +121,7 @@ def distribution(
     model: Models,
     output: Output,
     settings: DistributionSettings,
-    table: Annotated[
-        str, Option("`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`.")
-    ] = "verdicts",
+    table: str = option("verdicts", "`verdicts`, `scores`, `background`, `fid`, `adaptation` or `histograms`."),
     format: Format = "table",
 ) -> None:
     """

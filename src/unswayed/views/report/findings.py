@@ -23,7 +23,6 @@ from unswayed.analyses.drops.drop import (
 from unswayed.analyses.drops.sweeps import find_sweeps
 from unswayed.analyses.flips import FLIP_COLUMNS, find_flips
 from unswayed.analyses.statistics.paired import IntervalSettings
-from unswayed.edits import edit_named_in
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts, without_doubted
 from unswayed.evaluation.model_cards import remarks, suspicions, tasks_in
@@ -95,8 +94,8 @@ class Findings:
         """Return the edits of each attribute, the attribute with the worst edit first, and the controls last."""
         groups: dict[str, list[str]] = {}
         for edit in self.edits:
-            named = edit_named_in(edit)
-            attribute = self.words[edit] if named is None else named.name
+            names = self.facts.attributes(edit) or (self.words[edit],)
+            attribute = names[0] if len(names) == 1 else "several at once"
             groups.setdefault("controls" if self.kinds[edit] == "control" else attribute, []).append(edit)
         return groups
 

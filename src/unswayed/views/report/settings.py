@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from unswayed.choices import LEAVE_OUT, Draw, LeftOut, Option, check_choice
+from unswayed.choices import LEAVE_OUT, Draw, LeftOut, check_choice, option
 from unswayed.errors import UserError
 
 
@@ -30,41 +29,33 @@ class ReportSettings:
     shorter names of models. heat_maps: 0 loads no model. trust: also open models that can run code or use the network.
     """
 
-    benchmark: Annotated[
-        Path | str | None, Option("The benchmark, if it has been moved since the evaluation.", metavar="BENCH")
-    ] = None
-    leave_out: Annotated[LeftOut | None, LEAVE_OUT] = None
-    assets: Annotated[
-        Path | str | None,
-        Option("Also write every figure as PNG, SVG and PDF and every table as CSV.", metavar="DIR"),
-    ] = None
-    factors: Annotated[
-        Path | str | None, Option("Predictions on ImageNet's validation images.", metavar="PREDICTIONS")
-    ] = None
-    sensitivity: Annotated[Path | str | None, Option("Results of `unswayed sensitivity`.", metavar="DIR")] = None
-    distribution: Annotated[Path | str | None, Option("CSV tables of distribution checks.", metavar="DIR")] = None
-    repair: Annotated[Path | str | None, Option("Results of `unswayed repair`.", metavar="DIR")] = None
-    title: Annotated[str, Option("The report's heading.")] = "How much accuracy do the edits cost?"
-    names: Annotated[
-        Mapping[str, str] | None,
-        Option(
-            "A shorter name for a model in the report; may be repeated.",
-            metavar="MODEL=NAME",
-            flags=("--name",),
-            read=_names,
-        ),
-    ] = None
-    flips: Annotated[int, Option("Number of right-to-wrong flips to show.")] = 36
-    draw: Annotated[
-        Draw, Option("Which flips: those that lost most probability, or an even sample of models and edits.")
-    ] = "even"
-    heat_maps: Annotated[int, Option("Number of flips with heat maps; 0 loads no model.")] = 36
-    trust: Annotated[
-        bool,
-        Option("For heat maps: open models named in PREDICTIONS that run code or use the network.", flags=("--trust",)),
-    ] = False
-    resamples: Annotated[int, Option("Number of bootstrap resamples.", least=20)] = 1000
-    seed: Annotated[int, Option("Random seed of the resamples and of the choice of flips.")] = 0
+    benchmark: Path | str | None = option(
+        None, "The benchmark, if it has been moved since the evaluation.", metavar="BENCH"
+    )
+    leave_out: LeftOut | None = option(None, LEAVE_OUT)
+    assets: Path | str | None = option(
+        None, "Also write every figure as PNG, SVG and PDF and every table as CSV.", metavar="DIR"
+    )
+    factors: Path | str | None = option(None, "Predictions on ImageNet's validation images.", metavar="PREDICTIONS")
+    sensitivity: Path | str | None = option(None, "Results of `unswayed sensitivity`.", metavar="DIR")
+    distribution: Path | str | None = option(None, "CSV tables of distribution checks.", metavar="DIR")
+    repair: Path | str | None = option(None, "Results of `unswayed repair`.", metavar="DIR")
+    title: str = option("How much accuracy do the edits cost?", "The report's heading.")
+    names: Mapping[str, str] | None = option(
+        None,
+        "A shorter name for a model in the report; may be repeated.",
+        metavar="MODEL=NAME",
+        flags=("--name",),
+        read=_names,
+    )
+    flips: int = option(36, "Number of right-to-wrong flips to show.")
+    draw: Draw = option("even", "Which flips: those that lost most probability, or an even sample of models and edits.")
+    heat_maps: int = option(36, "Number of flips with heat maps; 0 loads no model.")
+    trust: bool = option(
+        False, "For heat maps: open models named in PREDICTIONS that run code or use the network.", flags=("--trust",)
+    )
+    resamples: int = option(1000, "Number of bootstrap resamples.", least=20)
+    seed: int = option(0, "Random seed of the resamples and of the choice of flips.")
 
     def __post_init__(self) -> None:
         check_choice("draw", self.draw, Draw)

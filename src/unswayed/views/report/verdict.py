@@ -50,23 +50,22 @@ def verdict(findings: Findings) -> list[str]:
 
 
 def measure_words(findings: Findings) -> str:
-    """Return the name of the averages' measure: the net drop, or the raw drop where a control is missing."""
+    """Return whether the averages are net of what rendering alone costs and, if not, why."""
     if not any(row["raw"] for row in findings.averages.values()):
-        return "drop net of the control"
-    return f"raw drop, because {_missing_control(findings) or 'a control was not evaluated'}"
+        return "what rendering alone costs is subtracted"
+    return f"what rendering alone costs is included, since the control that measures it {_missing_control(findings)}"
 
 
-def _missing_control(findings: Findings) -> str | None:
-    """Return which control the benchmark lacks and why, as far as its manifest records it."""
+def _missing_control(findings: Findings) -> str:
+    """Return why a control is missing, as far as the benchmark's manifest records it."""
     manifest = findings.facts.manifest
     if manifest is None or not {"status", "reason"} <= set(manifest.columns):
-        return None
+        return "was not evaluated"
     rows = manifest.filter(pl.col("edit").is_in(list(findings.facts.controls.values())))
     absent = rows.filter((pl.col("status") == "ok").any().over("edit").not_()).drop_nulls("reason")
     if absent.is_empty():
-        return None
-    edit, reason = absent.select("edit", "reason").row(0)
-    return f"the control {edit} could not be made: {str(reason).partition(':')[0]}"
+        return "was not evaluated"
+    return f"could not be made ({str(absent['reason'][0]).partition(':')[0]})"
 
 
 def _how_much(findings: Findings) -> str:
