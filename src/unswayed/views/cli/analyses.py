@@ -97,7 +97,7 @@ def compare(
     predictions: Predictions,
     settings: CompareSettings,
     models: Annotated[
-        list[str] | None, typer.Argument(metavar="[A B …]", help="Two models, or more for all pairs [default: all].")
+        list[str] | None, typer.Argument(metavar="MODEL", help="Two models, or more for all pairs [default: all].")
     ] = None,
     same: bool = option(
         False, "A and B are one model in two forms: did the conversion cost anything?", flags=("--same-model",)
@@ -190,7 +190,7 @@ def plan(
     settings: PlanSettings,
     pilot: Annotated[
         Path | None,
-        typer.Argument(metavar="[PREDICTIONS]", help="A pilot experiment: a folder that `unswayed evaluate` wrote."),
+        typer.Argument(metavar="PREDICTIONS", help="A pilot experiment: a folder that `unswayed evaluate` wrote."),
     ] = None,
     format: Format = "table",
 ) -> None:

@@ -36,6 +36,8 @@ class Command(TyperCommand):
         for parameter in parameters:
             if getattr(parameter, "is_flag", False):
                 parameter.metavar = ""  # no type beside a flag
+            elif parameter.param_type_name == "argument":
+                parameter.metavar = parameter.metavar or parameter.name.upper()
         return parameters
 
     def format_help(self, ctx: Any, formatter: Any) -> None:

@@ -23,7 +23,9 @@ from .reports import Track, record_results
 
 
 def models(
-    spec: Annotated[str | None, typer.Argument(help="A model, such as `lite:0`, whose card is printed.")] = None,
+    spec: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="A model, such as `lite:0`, whose card is printed.")
+    ] = None,
     as_json: Json = None,
 ) -> None:
     """
