@@ -2,7 +2,8 @@
 
     python benchmarks/network_quality.py sample                                # the embedded network
     python benchmarks/network_quality.py folder:PHOTOS --network OLD_FOLDER    # and another one, in the same run
-    python benchmarks/network_quality.py folder:PHOTOS --benchmark old=BENCH   # and one of another version
+    python benchmarks/network_quality.py folder:PHOTOS --code CHECKOUT         # and another version of the package
+    python benchmarks/network_quality.py folder:PHOTOS --benchmark old=BENCH   # and one that was built before
     python benchmarks/network_quality.py sample --parts filling --lpips FILE --removal patches --removal onnx:migan.onnx
 
 Each part prints one line per network (or removal method) and measure, with 95 % intervals over photographs:
@@ -17,9 +18,13 @@ time: one pass of the network, for one picture on a CPU and for a batch on a GPU
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -59,6 +64,10 @@ class Pictures:
         path = self.folder / "masks" / Path(self.rows["original", source]["path"]).relative_to("images")
         return cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) / np.float32(255)
 
+    def all(self, edit: str, sources: list[str]) -> list[np.ndarray]:
+        with ThreadPoolExecutor() as threads:
+            return list(threads.map(partial(self.picture, edit), sources))
+
     def both(self, *edits: str) -> list[str]:
         """The photographs that have all of these edits."""
         return [source for source in self.ids if all((edit, source) in self.rows for edit in edits)]
@@ -71,15 +80,12 @@ def interval(values: np.ndarray) -> str:
     return f"{np.mean(values):.4g} ({low:.4g} to {high:.4g})"
 
 
-def answers(model: unswayed.Classifier, pictures: list[np.ndarray]) -> np.ndarray:
-    batches = [pictures[i : i + 64] for i in range(0, len(pictures), 64)]
+def answers(model: unswayed.Classifier, pictures: Iterable[np.ndarray]) -> np.ndarray:
+    with ThreadPoolExecutor() as threads:
+        prepared = list(threads.map(model.prepare, pictures))
     with torch.no_grad():
-        return np.concatenate(
-            [
-                model.logits(torch.stack([model.prepare(p) for p in batch])).argmax(dim=1).cpu().numpy()
-                for batch in batches
-            ]
-        )
+        parts = [model.logits(torch.stack(prepared[i : i + 64])).argmax(dim=1) for i in range(0, len(prepared), 64)]
+    return torch.cat(parts).cpu().numpy()
 
 
 def cost(sets: dict[str, Pictures], models: list[str], device: str | None) -> None:
@@ -88,10 +94,7 @@ def cost(sets: dict[str, Pictures], models: list[str], device: str | None) -> No
         for title, pictures in sets.items():
             ids = pictures.both("original", *EDITS)
             true = np.array([pictures.rows["original", source]["label"] for source in ids])
-            right = {
-                edit: 100.0 * (answers(model, [pictures.picture(edit, source) for source in ids]) == true)
-                for edit in ("original", *EDITS)
-            }
+            right = {edit: 100.0 * (answers(model, pictures.all(edit, ids)) == true) for edit in ("original", *EDITS)}
             print(f"cost, {title}, {name}: original {right['original'].mean():.1f} % of {len(ids)} photographs")
             for edit in EDITS:
                 line = f"cost, {title}, {name}: {edit} {interval(right['original'] - right[edit])} points"
@@ -100,16 +103,20 @@ def cost(sets: dict[str, Pictures], models: list[str], device: str | None) -> No
                 print(line, flush=True)
 
 
+def moves(pictures: Pictures, edit: str, source: str) -> tuple[np.ndarray, list[float]]:
+    """log2 of how much the background's amplitude grew in each octave band, and GLCM contrast before and after."""
+    mask = pictures.mask(source)
+    before, after = (pictures.picture(name, source) for name in ("original", edit))
+    grown = np.log2(band_amplitudes(after, mask) / band_amplitudes(before, mask))
+    return grown, [glcm_measures(picture, mask)["contrast"] for picture in (before, after)]
+
+
 def complexity(sets: dict[str, Pictures]) -> None:
     for title, pictures in sets.items():
         for edit, sign in (("background-simple", -1), ("background-complex", 1)):
             ids = pictures.both("original", edit)
-            moved, contrast = [], []
-            for source in ids:
-                mask = pictures.mask(source)
-                before, after = (pictures.picture(name, source) for name in ("original", edit))
-                moved.append(np.log2(band_amplitudes(after, mask) / band_amplitudes(before, mask)))
-                contrast.append([glcm_measures(picture, mask)["contrast"] for picture in (before, after)])
+            with ThreadPoolExecutor() as threads:
+                moved, contrast = zip(*threads.map(partial(moves, pictures, edit), ids), strict=True)
             octaves = sign * np.stack(moved)
             shares = ", ".join(
                 f"{low:g}: {share:.3f}" for (low, _), share in zip(BANDS, (octaves > 0).mean(axis=0), strict=True)
@@ -178,21 +185,47 @@ def lpips(first: np.ndarray, second: np.ndarray, weights: dict, device: str) -> 
     return total.cpu().numpy()
 
 
+def elsewhere(code: Path, *arguments: object) -> subprocess.Popen:
+    """Begin another_version.py with the package of another checkout."""
+    script = Path(__file__).with_name("another_version.py")
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = os.pathsep.join([str(code / "src"), *others])
+    words = ["" if word is None else str(word) for word in arguments]
+    return subprocess.Popen([sys.executable, str(script), *words], env={**os.environ, "PYTHONPATH": paths})
+
+
+def ended(process: subprocess.Popen) -> None:
+    if process.wait():
+        raise SystemExit(f"{process.args} ended with {process.returncode}")
+
+
+def filled_elsewhere(code: Path, pictures: np.ndarray, holes: np.ndarray, device: str | None) -> np.ndarray:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "holes.npz"
+        np.savez(path, pictures=pictures, holes=holes)
+        ended(elsewhere(code, "fill", "diffusion", path, device))
+        return np.load(path)["filled"]
+
+
 def removed(method: str, picture: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
     torch.set_num_threads(1)
     return open_removal(method)(picture, mask, seed, None)
 
 
-def filling(spec: str, limit: int | None, methods: list[str], weights: Path | None, device: str | None) -> None:
+def filling(arguments: argparse.Namespace, methods: list[str]) -> None:
+    spec, limit, weights, device = arguments.source, arguments.limit, arguments.lpips, arguments.device
     chosen = holes_in_background(spec, limit)
     originals = np.stack([picture for picture, _ in chosen])
     here = device or "cpu"
     critic = None if weights is None else torch.load(weights, weights_only=True, map_location=here)
     reference: dict[str, np.ndarray] = {}
-    for method in methods:
-        masks = [hole.astype(np.float32) for _, hole in chosen]
-        removal = open_removal(method, device)
-        if hasattr(removal, "remove"):
+    codes = {f"diffusion of {code}": code for code in arguments.code}
+    masks = [hole.astype(np.float32) for _, hole in chosen]
+    for method in [*methods, *codes]:
+        removal = None if method in codes else open_removal(method, device)
+        if removal is None:
+            filled = filled_elsewhere(codes[method], originals, np.stack(masks), device)
+        elif hasattr(removal, "remove"):
             filled = np.stack(removal.remove(list(originals), masks, list(range(len(chosen)))))
         else:
             with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
@@ -227,7 +260,7 @@ def distance(sets: dict[str, Pictures], inception: Path | None, device: str | No
         ids = pictures.both("original", "inversion")
         features = []
         for edit in ("original", "inversion"):
-            batch = torch.from_numpy(np.stack([pictures.picture(edit, source) for source in ids])).permute(0, 3, 1, 2)
+            batch = torch.from_numpy(np.stack(pictures.all(edit, ids))).permute(0, 3, 1, 2)
             parts = [network(part.to(device or "cpu"))[0].cpu() for part in batch.split(32)]
             features.append(torch.cat(parts).double().numpy())
         print(f"distance, {title}: FID {frechet_distance(*features):.2f}, KID {kernel_distance(*features)}", flush=True)
@@ -259,6 +292,7 @@ def main() -> None:
         "source", help="photographs with masks and ImageNet labels, none of which a network was trained on"
     )
     parser.add_argument("--network", action="append", default=[], help="besides the embedded one")
+    parser.add_argument("--code", type=Path, action="append", default=[], metavar="CHECKOUT")
     parser.add_argument("--benchmark", action="append", default=[], metavar="NAME=BENCH")
     parser.add_argument("--model", action="append", help="classifiers [lite:0, lite:1, lite:2]")
     parser.add_argument("--removal", action="append", help="the first is the reference [patches, diffusion]")
@@ -273,30 +307,31 @@ def main() -> None:
     folder = arguments.out or Path(tempfile.mkdtemp())
     sets = {}
     if set(parts) & {"cost", "complexity", "distance"}:
+        recipe = ",".join(("original", *EDITS))
+        other = [
+            elsewhere(code, "build", arguments.source, folder / code.name, recipe, arguments.limit, arguments.device)
+            for code in arguments.code
+        ]
         for number, network in enumerate(networks):
             begin = time.perf_counter()
-            recipe = ",".join(("original", *EDITS))
             unswayed.build(arguments.source, folder / str(number), recipe=recipe, network=network,
                            limit=arguments.limit, device=arguments.device)  # fmt: skip
             print(f"built with {network} in {time.perf_counter() - begin:.0f} s", flush=True)
             sets[network] = Pictures(folder / str(number))
+        for code, process in zip(arguments.code, other, strict=True):
+            ended(process)
+            sets[str(code)] = Pictures(folder / code.name)
         sets |= {name: Pictures(bench) for name, _, bench in (text.partition("=") for text in arguments.benchmark)}
     if "cost" in parts:
         cost(sets, arguments.model or ["lite:0", "lite:1", "lite:2"], arguments.device)
     if "complexity" in parts:
         complexity(sets)
     if "filling" in parts:
-        filling(
-            arguments.source,
-            arguments.limit,
-            arguments.removal or ["patches", "diffusion"],
-            arguments.lpips,
-            arguments.device,
-        )
+        filling(arguments, arguments.removal or ["patches", "diffusion"])
     if "distance" in parts:
         distance(sets, arguments.inception, arguments.device)
     if "time" in parts:
-        time_of_a_pass(networks)
+        time_of_a_pass([*networks, *(str(code / "src/unswayed/data/network") for code in arguments.code)])
 
 
 if __name__ == "__main__":
