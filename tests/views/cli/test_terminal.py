@@ -132,6 +132,7 @@ def test_the_progress_line_fits_and_divides_no_word(width: int) -> None:
     """The bar vanished beside a long remark, and `0/? – pictures/s` was all that a build said at first."""
     line = ProgressLine("build", "pictures")
     assert line.text(width) == "build: starting …"
+    assert ProgressLine("", "").text(width) == "starting …", "before the command is known"
     remark = "2 failed; cuda:1 2 cannot be started (CUDA error: out of memory on this device)"
     line(1200, 4810, remark, what="build", rate=12.0)
     shown = line.text(width)

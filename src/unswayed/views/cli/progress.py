@@ -72,7 +72,7 @@ class ProgressLine:
         """
         if not self.total:
             counted = f"{self.done:,} {self.unit}" if self.done else "starting …"
-            return " ".join(textwrap.wrap(f"{self.what}: {counted}  {self.note}".strip(), width)[:1])
+            return " ".join(textwrap.wrap(f"{self.what}: {counted}  {self.note}".strip(" :"), width)[:1])
         filled = round(BAR * min(self.done / self.total, 1))
         line = f"{self.what} {'━' * filled}{'─' * (BAR - filled)}"
         parts = [f"{self.done:,} of {self.total:,} {self.unit}"]

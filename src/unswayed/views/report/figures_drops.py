@@ -249,6 +249,8 @@ def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = ()
         sign.set_markerfacecolor("none")
         handles.append(sign)
     columns = _columns([str(handle.get_label()) for handle in handles], width)
+    # A legend is filled by columns; names are read by rows.
+    handles = [handle for column in range(columns) for handle in handles[column::columns]]
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False, fontsize=9)
 
 
