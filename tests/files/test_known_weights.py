@@ -200,7 +200,7 @@ def test_checkpoints_of_the_paper_say_how_they_are_opened():
         assert known.url.startswith(
             ("https://huggingface.co/", "http://alisec-competition.oss-cn-shanghai.", "https://pl-bolts-weights.s3.")
         )
-    assert "opens as timm:resnet50.tv_in1k?checkpoint=FILE" in run_cli("weights", env={"COLUMNS": "300"}).stdout
+    assert "opens as timm:resnet50.tv_in1k with ?checkpoint=FILE" in run_cli("weights", env={"COLUMNS": "300"}).stdout
 
 
 def test_a_given_hash_stands_in(server, monkeypatch):

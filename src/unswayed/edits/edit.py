@@ -71,7 +71,7 @@ class Range:
         unit = f" {self.unit}" if self.unit else ""
         words = "".join(f", or {word}" for word in self.words)
         spacing = " (sweeps are log-spaced)" if self.spacing == "log" else ""
-        return f"{self.low:g} to {self.high:g}{unit}{words}{spacing}"
+        return f"{self.low:g} to {self.high:,.10g}{unit}{words}{spacing}"
 
 
 @dataclass(frozen=True)

@@ -246,15 +246,16 @@ def _fitting(content: _Content, lines: list[list[str]], blocks: str | None, widt
 
     Sentences and headings are wrapped first; then the least important columns are left out, of equals the last ones.
     """
-    widest, least = [], []
+    widest, whole, least = [], [], []
     for at, column in enumerate(content.columns):
         cells = [line[at] for line in lines]
         long = max(map(len, cells), default=0)
         words = [column.heading, *cells] if long > SENTENCE and not content.right[at] else [column.heading]
         word = max(len(word) for text in words for word in text.split() or [""])
-        word = word if content.right[at] else min(word, LONGEST)
+        shortest = word if content.right[at] else min(word, LONGEST)
         widest.append(max(len(column.heading), long))
-        least.append(max(word, SENTENCE) if len(words) > 1 else max(word, long))
+        least.append(max(shortest, SENTENCE) if len(words) > 1 else max(shortest, long))
+        whole.append(max(word, least[-1]))
     importance = [
         (0 if right else 3) if column.importance is None else column.importance
         for column, right in zip(content.columns, content.right, strict=True)
@@ -264,7 +265,8 @@ def _fitting(content: _Content, lines: list[list[str]], blocks: str | None, widt
         kept.remove(min(kept, key=lambda index: (importance[index], -index)))
     widths = {index: widest[index] for index in kept}
     while sum(wide + 2 for wide in widths.values()) > width:
-        index = max(kept, key=lambda index: widths[index] - least[index])
+        # Words are divided last.
+        index = max(kept, key=lambda index: (widths[index] > whole[index], widths[index] - least[index]))
         if widths[index] == least[index]:
             break
         widths[index] -= 1

@@ -31,6 +31,7 @@ def predictions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("lite:0", LONG_NAME):
         rows = [
             {"model": name, "source_id": f"s{number:02}", "edit": edit, "run": 0, "label": 0, "correct": number < right}
+            | {"sample_id": f"s{number:02}/{edit}/0", "predicted": int(number >= right), "probability": 0.5}
             for edit, right in edits.items()
             for number in range(60)
         ]
@@ -61,6 +62,17 @@ def test_compare_and_check_fit_eighty_columns_and_divide_no_word(predictions: Pa
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert ("limit" if command[0] == "check" else "difference") in shown.stdout
     assert LONG_NAME in shown.stdout
+
+
+def test_verdicts_and_lists_fit_eighty_columns_and_divide_no_word(predictions: Path, tmp_path: Path) -> None:
+    """The sentences of a report were up to 210 columns wide, and a list divided the longest name of its weights."""
+    shown = run_cli("report", predictions, "-o", tmp_path / "report.html", "--heat-maps", 0)
+    assert shown.exit_code == 0, shown.output
+    assert max(map(len, shown.stderr.splitlines())) <= 80
+    assert "What hurts most: " in shown.stderr
+    listed = run_cli("weights")
+    assert max(map(len, (listed.stdout + listed.stderr).splitlines())) <= 80
+    assert {"512x512_diffusion_uncond_finetune_008100", "timm:resnet50.tv_in1k"} <= set(listed.stdout.split())
 
 
 def test_only_what_is_sure_is_colored_and_a_small_p_is_printed_so(predictions: Path) -> None:

@@ -90,7 +90,7 @@ def changes_panel(editor: Editor) -> list[Component]:
     moved: list[tuple[Component, Component]] = []
     accordions: list[Component] = []
     for group, (switch, *controls) in zip(editor.groups, editor.parts, strict=True):
-        with gr.Accordion(group.edit, open=group.edit in PRESETS[0].values) as accordion:
+        with gr.Accordion(group.edit.replace("-", " "), open=group.edit in PRESETS[0].values) as accordion:
             for component in (switch, *controls):
                 component.render()
             if group.edit == editor.picture.elem_id:
@@ -128,7 +128,7 @@ def photograph_panel(
     """An upload, and the mask of its object and its true class; every event opens a photograph or changes it."""
     segmenter, better = editor.studio.segmenter, editor.studio.better
     gr.HTML("<h2>Your own photograph</h2>")
-    upload = gr.File(label="drop a photograph (up to 50 MB)", elem_id="upload", height=120)
+    upload = gr.File(label="drop a photograph (up to 50 MB)", elem_id="upload", height=150)
     problem = gr.HTML(figures.message(""), elem_id="problem")
     with gr.Column(visible=False, elem_id="mask-tools") as tools:
         marker: Component = gr.HTML(elem_id="marker", js_on_load=script("marker.js"))

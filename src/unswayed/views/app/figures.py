@@ -24,11 +24,15 @@ MARKER_SIDE = 640
 
 
 def message(text: str, kind: str = "note") -> Markup:
-    """Return a message for the visitor; kind: `note`, `warning`, `old` (the result shown is not of these settings), or
-    `problem`; screen readers announce the last two at once."""
+    """Return a message for the visitor, its commands as code; kind: `note`, `warning`, `old` (the result shown is not
+    of these settings), or `problem`; screen readers announce the last two at once."""
     if not text:
         return tag("div", class_="message")
-    lines = joined([tag("span", line) for line in text.splitlines()])
+    # A command scrolls where it is longer than the screen is wide.
+    lines = joined(
+        tag("code", line, tabindex="0") if line.startswith("unswayed ") else tag("span", line)
+        for line in text.splitlines()
+    )
     role = "alert" if kind in ("problem", "old") else "status"
     return tag("div", lines, class_=f"message {kind}", role=role)
 

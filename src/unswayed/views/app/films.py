@@ -55,7 +55,9 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
         words = f"{strip.describe(still)}: {still.name}, {percent(still.probability, 0)}"
         words += f"; {before.name} {percent(still.kept, 0)}" if turned else ""
         place = {"share": round(100 * min(max(share, 0.0), 1.0), 2), "down": round(100 * (1 - still.kept), 2)}
-        stills.append({**place, "turned": turned, "words": words, "picture": data_address(still.image)})
+        stills.append(
+            {**place, "turned": turned, "words": words.replace(" %", "\u00a0%"), "picture": data_address(still.image)}
+        )
     film = {
         "title": f"{model}, {strip.direction.name}: ",
         "said": said,
@@ -147,8 +149,8 @@ def search_panel(editor: Editor) -> None:
     gr.HTML("<h2>Smallest change</h2>")
     with gr.Row():
         changes = list(directions())
-        direction = gr.Dropdown(changes, value=changes[0], label="change to try", elem_id="direction")
-        means = gr.Radio(["paste preview", DIFFUSION], value="paste preview", label="rendered by")
+        direction = gr.Dropdown(changes, value=changes[0], label="change to try", elem_id="direction", min_width=200)
+        means = gr.Radio(["paste preview", DIFFUSION], value="paste preview", label="rendered by", min_width=200)
     with gr.Row():
         searching = gr.Button("Find the smallest change", elem_id="search", size="sm", min_width=120)
         sweeping = gr.Button("Sweep over all levels", elem_id="sweep", size="sm", min_width=120)

@@ -55,7 +55,7 @@ def weights(
             for row in rows
         ]
         print_rows(("name", "MB", "what it is"), facts)
-        say("addresses, licenses and hashes: unswayed weights --json; check a file: unswayed weights check FILE")
+        say("addresses, licenses and hashes: unswayed weights --json", "check a file: unswayed weights check FILE")
         return
     if action not in ("fetch", "check"):
         raise unknown("action", action, ["list", "fetch", "check"])
@@ -105,7 +105,7 @@ def _state(row: dict[str, Any]) -> str:
     if row["url"] is None:
         return "comes with the package"
     if not row["here"]:
-        return f"not here; opens as {row['model']}?checkpoint=FILE" if row["model"] else "not here"
+        return f"not here; opens as {row['model']} with ?checkpoint=FILE" if row["model"] else "not here"
     if row["size"] not in (None, row["size_here"]):
         return f"a different file: {row['size_here']:,} bytes instead of {row['size']:,}"
     return "here, not checked" if row["sha256"] else "here, held to its hash at the first use"

@@ -107,7 +107,7 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
 
     from unswayed.views.tables import format_table
 
-    print(format_table(polars.DataFrame(rows, headings, orient="row", infer_schema_length=None), title=title))
+    print(format_table(polars.DataFrame(rows, headings, orient="row", infer_schema_length=None), title=title), end="")
 
 
 def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:

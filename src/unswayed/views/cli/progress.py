@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import sys
 import textwrap
@@ -152,6 +153,12 @@ def say(*lines: str) -> None:
     """Print lines on stderr, where they do not mix with the command's result; no name in them can begin a new line."""
     for line in lines:
         typer.echo(printable(line), err=True)
+
+
+def wrapped(text: str) -> list[str]:
+    """Return the text in lines that fit the terminal; no word is divided."""
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def warn(lines: Sequence[str]) -> None:

@@ -16,7 +16,7 @@ from unswayed.views.report.settings import ReportSettings
 from unswayed.views.tracking import NONE, TRACKERS, Open, chosen_trackers, record, variables
 
 from .options import OUTPUT, Json, Predictions, gave_json
-from .progress import progress_line, say, serve_until_stopped
+from .progress import progress_line, say, serve_until_stopped, wrapped
 
 Track = Annotated[
     list[str] | None,
@@ -72,7 +72,7 @@ def report(
     }
     if gave_json(as_json, written_to):
         return
-    say(*written.verdict)
+    say(*(line for sentence in written.verdict for line in wrapped(sentence)))
     print(address(written.path))
 
 

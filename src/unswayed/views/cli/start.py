@@ -14,7 +14,7 @@ from unswayed.views.app import AppSettings
 from unswayed.views.demo import DemoSettings
 
 from .options import OUTPUT
-from .progress import exit_with_failures, progress_line, say, serve_until_stopped
+from .progress import exit_with_failures, progress_line, say, serve_until_stopped, wrapped
 
 
 def demo(
@@ -38,7 +38,7 @@ def demo(
         done = unswayed.demo(output, settings, progress=lambda now, total, stage: show(round(now), round(total), stage))
     typer.echo(analysis_text(done.drops, "drops", "table"))
     for sentence in done.verdict[1:]:  # the table begins with the first
-        typer.echo(sentence)
+        typer.echo("\n".join(wrapped(sentence)))
     typer.echo(f"\nan overview of the edits: {done.sheet}\nthe report:")
     print(done.report)
     exit_with_failures(done.failures)

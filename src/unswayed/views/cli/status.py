@@ -17,6 +17,7 @@ from unswayed.files.storage import address
 from unswayed.jobs.monitor import EVERY, heartbeats
 
 from .options import Json, gave_json, print_rows
+from .progress import wrapped
 
 
 def status(
@@ -77,7 +78,8 @@ def _print(folder: Path, state: dict[str, Any]) -> None:
         phase = "running" if state["running"] else "finished" if state["finished"] else "stopped"
         resume = ": run the same build command to resume" if phase == "stopped" else ""
         rows = ", ".join(f"{number} {name}" for name, number in state["counts"].items())
-        print(f"{address(folder)}: {state['kind']} of {state['recipe']}, {phase}{resume}")
+        line = f"{address(folder)}: {state['kind']} of {state['recipe'].replace(',', ', ')}, {phase}{resume}"
+        print("\n".join(wrapped(line)))
         print(f"{state['done']} of {state['total']} scenes, {rows}")
         if state["pace"] is not None and state["left"] is not None:
             print(f"{state['pace']:.3g} scenes/s, about {state['left'] / 60:.0f} min left")
