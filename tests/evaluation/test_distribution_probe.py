@@ -89,14 +89,14 @@ def test_a_second_run_measures_nothing_anew(results, edited, noise):
         "distribution", edited, "-m", "lite:0", "-o", folder, "--against", f"images:{noise}", "--no-fid"
     )
     assert (code, out) == (0, first)
-    assert "0 measured now" in err
+    assert "0 pictures measured now" in err
 
 
 def test_another_folder_can_be_the_reference(results, edited, noise):
     folder, _, _ = results
     reference = ("--reference", f"images:{noise}", "--no-fid", "--no-adapt")
     code, out, err = outcome("distribution", edited, "-m", "lite:0", "-o", folder, *reference)
-    assert code == 0 and "0 measured now" in err
+    assert code == 0 and "0 pictures measured now" in err
     assert f"original stays in the distribution of images:{noise} for lite:0" in out, "photographs score higher"
     assert set(pl.read_csv(folder / "histograms.csv")["set"]) == {"original", "reinsertion", "source"}
     code, _, err = outcome("distribution", edited, "-m", "lite:0", "-o", folder, "--reference", "sample", "--no-fid")

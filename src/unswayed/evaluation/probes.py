@@ -78,7 +78,7 @@ class ProbeResult:
     def record(self, what: str, failures: dict[str, str], notes: list[str]) -> None:
         """Add what happened to the failures and notes of a study; what: the model or network."""
         failures |= {f"{what}, {picture}": reason for picture, reason in self.failures.items()}
-        notes.append(f"{self.path}: {self.measured} measured now, {self.resumed} before")
+        notes.append(f"{self.path}: {self.measured} pictures measured now, {self.resumed} before")
 
 
 def run_probe(probe: Probe, progress: Callable[[int], None] | None = None) -> ProbeResult:

@@ -233,7 +233,7 @@ def _terminal(table: Table, content: _Content, color: bool) -> str:
             parts += ["", _printed(above_it, color).rstrip("\n")]
         parts.append(_printed(grid, color).strip("\n"))
     left_out = [column.heading for index, column in enumerate(content.columns) if index not in widths]
-    left_out = [heading for heading in left_out if heading != table.blocks]
+    left_out = [heading.strip() for heading in left_out if heading != table.blocks]
     more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
     words = " ".join(part for part in (content.notes, more) if part)
     notes = ["", *textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)] if words else []

@@ -91,7 +91,7 @@ def test_the_sample_gives_tables_a_curve_and_heat_maps_and_resumes(tmp_path):
     }  # fmt: skip
     assert {f"{name}.png" for name in drawn} <= set(os.listdir(tmp_path / "out"))
     again = unswayed(*asked)
-    assert "0 measured now, 3 before" in again.stderr
+    assert "0 pictures measured now, 3 before" in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from unswayed.views.text import percent
 
 from . import EXIT_WITH_FAILURES
 from .options import MODEL, OUTPUT, Json, gave_json, print_rows, typer_option
-from .progress import progress_line, progress_view, say
+from .progress import progress_line, progress_view, say, wrapped
 
 Photograph = typer.Argument(metavar="IMAGE", help="The photograph.")
 Mask = Annotated[Path | None, Option("The object's mask, white on black, of the same size.")]
@@ -73,7 +73,7 @@ def masks(
             where = f"(confidence below {LOOK_BELOW:g})" + (
                 f", the worst in {output / SHEET}" if settings.sheet else ""
             )
-            print(f"{doubtful} of {len(confidences)} masks should be looked at {where}")
+            print("\n".join(wrapped(f"{doubtful} of {len(confidences)} masks should be looked at {where}")))
     if counts["failed"]:
         raise typer.Exit(EXIT_WITH_FAILURES)
 
