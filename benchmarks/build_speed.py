@@ -86,13 +86,13 @@ def gpu_samples() -> Iterator[list[tuple[float, float]]]:
         process.wait()
 
 
-def network_alone(steps: int | None, passes: float, compiled: bool) -> None:
+def network_alone(steps: int | None, passes: float) -> None:
     """Print what the network makes in full batches, without anything around it."""
     import torch
 
     from unswayed.rendering.diffusion import open_diffusion
 
-    renderer = open_diffusion("compact", steps, device="cuda", compile=compiled)
+    renderer = open_diffusion("compact", steps, device="cuda", compile=False)
     network, slots, size = renderer.network, renderer.batch_size, renderer.size
     x, known = (torch.zeros(slots, channels, size, size, device="cuda") for channels in (3, 4))
     times = torch.full((slots,), 500.0, device="cuda")
@@ -106,10 +106,10 @@ def network_alone(steps: int | None, passes: float, compiled: bool) -> None:
         torch.cuda.synchronize()
         return time.perf_counter() - began
 
-    first, each = run(3), run(50) / 50
+    run(3)
+    each = run(50) / 50
     rate = slots / each / passes
-    how = f"compiled in {first:.1f} s" if compiled else f"not compiled, first passes {first:.1f} s"
-    print(f"network alone ({how}): {1000 * each:.1f} ms for a pass of {slots}, {rate:.0f} pictures/s at most")
+    print(f"network alone: {1000 * each:.1f} ms for a pass of {slots}, {rate:.0f} pictures/s at most")
 
 
 def main() -> None:
@@ -160,8 +160,7 @@ def main() -> None:
         print(f"{STAGES.get(stage, stage):>42} {seconds / spent:6.1%} {1000 * seconds / pictures:8.1f} ms a picture")
     passes = sum(json.loads(text).get("passes", 0) for text in measures)
     if settings.has_network and samples:
-        for compiled in (False, True):
-            network_alone(options.steps, passes / pictures, compiled)
+        network_alone(options.steps, passes / pictures)
     if profile is not None:
         pstats.Stats(profile).sort_stats("tottime").print_stats(40)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 
 from unswayed.evaluation.decoding import MOST_THREADS, Decoder, thread_count
+from unswayed.evaluation.helpers import helpers
 from unswayed.evaluation.model_cards import Picture
 from unswayed.jobs.scheduling import seconds_waited
 from unswayed.models.transforms import Transform
@@ -52,6 +54,27 @@ def test_threads_decode_in_advance_what_is_decoded_here(rows: list[Picture], thr
         assert all(np.array_equal(a, b) for a, b in zip(one.survives, other.survives, strict=True))
     assert [name for name, _ in there[1].unreadable] == [str(number) for number in BAD]
     assert len(there[0].kept) == 0 and there[0].crops[0].shape == (0, 28, 28, 3)
+
+
+def test_a_helper_reads_a_piece_and_one_that_died_leaves_it_to_the_thread(rows: list[Picture]) -> None:
+    geometries = [Transform(resize=32, crop=28).geometry, Transform(resize=24, crop=24).geometry]
+    piece = tuple((row.path, row.mask) for row in rows[:5])
+    whole = Decoder(rows, [list(range(5))], geometries, 0).batch(0)
+    with helpers(1, geometries) as free:
+        helper = free.get()
+        assert helper is not None
+        while (answers := helper.read(piece)) is None:
+            assert not helper.ended
+            time.sleep(0.05)
+        assert [place for place, shares in enumerate(answers) if shares is None] == [3]
+        for room, crops, shares in zip(helper.rooms, whole.crops, whole.survives, strict=True):
+            assert np.array_equal(room[[0, 1, 2, 4]], crops.numpy())
+            assert len(shares) == 4
+        shown = np.array([shares for shares in answers if shares is not None], np.float32)
+        assert np.array_equal(shown.T, whole.survives)
+        helper.process.process.kill()
+        helper.process.process.join()
+        assert helper.read(piece) is None and helper.read(piece) is None
 
 
 def test_leaving_early_ends_the_threads(rows: list[Picture]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 from pathlib import Path
 
 import cv2
@@ -20,6 +21,8 @@ from unswayed.models.transforms import Transform
 from unswayed.rendering import load_network
 from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.networks import compact
+from unswayed.rendering.networks.loading import Recorded
 from unswayed.rendering.sampling import as_seeds, normal
 
 pytestmark = [
@@ -127,3 +130,29 @@ def test_where_not_even_one_picture_fits_the_error_says_what_to_do():
     allow(torch.cuda.memory_allocated() + 8 * 2**20)
     with refused("GiB are free", "--device cpu", given="out of memory on cuda"):
         renderer.render(list(photographs(2)))
+
+
+def passes(network, count=2):
+    """Raw outputs for pictures of noise, some of whose pixels are known."""
+    generator = torch.Generator("cuda").manual_seed(3)
+    for number in range(count):
+        x, known = (torch.randn(4, channels, 256, 256, generator=generator, device="cuda") for channels in (3, 4))
+        yield network(x, torch.full((4,), 900.0 - 400 * number, device="cuda"), None, known).clone()
+
+
+@torch.no_grad()
+def test_recorded_passes_have_the_bytes_of_those_that_are_launched():
+    launched = load_network("compact").on("cuda", torch.bfloat16)
+    recorded = dataclasses.replace(launched, module=Recorded(launched.module))
+    for there, here in zip(passes(launched), passes(recorded), strict=True):
+        assert torch.equal(there, here)
+    assert None not in recorded.module.replayed.recorded.values()
+
+
+def test_fused_kernels_compute_what_the_separate_operations_compute():
+    network = load_network("compact").on("cuda", torch.bfloat16)
+    assert compact._fused() is not None
+    with torch.no_grad():
+        fused = list(passes(network))
+    for there, here in zip(passes(network), fused, strict=True):  # with gradients, nothing is fused
+        assert 0 < (there - here).norm() / there.norm() < 0.02

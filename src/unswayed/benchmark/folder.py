@@ -208,7 +208,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     return Verdict(benchmark.root, len(rows), files, counts(row["status"] for row in rows), tuple(problems))
 
 
-def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 2) -> list[Problem]:
+def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 8) -> list[Problem]:
     """Return the files that are missing or do not match the manifest's hashes; a file without a hash is not read."""
     files = [
         (row[path], row[digest])
@@ -217,7 +217,9 @@ def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 
         if row.get(path) and row.get(digest)
     ]
     inside = [path for path, _ in files if not _is_outside(path)]
-    hashes = dict(zip(inside, hash_files([root / path for path in inside], MOST_PICTURE, workers), strict=True))
+    hashes = dict(
+        zip(inside, hash_files([os.path.join(root, path) for path in inside], MOST_PICTURE, workers), strict=True)
+    )
     problems = (_problem(root, path, expected, hashes.get(path)) for path, expected in files)
     return [problem for problem in problems if problem is not None]
 

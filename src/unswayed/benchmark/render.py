@@ -159,7 +159,7 @@ class SourceBuilder:
     removal: the plan's, if it is already loaded and this process uses it; service: what renders in another process.
     """
 
-    imports = ("cv2",)  # what a new process imports before its first task; the network is elsewhere
+    imports = ("cv2", "unswayed.benchmark.warm")  # before the first task; the network is elsewhere
 
     def __init__(self, plan: Plan, removal: Removal | None = None, service: Address | None = None) -> None:
         self.plan, self.removal, self.service = plan, removal, service

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import AuthenticationError, reduction
 from multiprocessing.connection import Client as connect
-from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import Connection, Listener, Pipe, wait
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +36,9 @@ from .rows import FAILED
 
 # How many pictures of a source are in the shared memory of one worker at a time.
 AT_ONCE = 32
-# A GPU removes this many objects at once, always the same number, so that none depends on its neighbors; it waits until
-# so many are asked for, but not longer than these seconds.
-REMOVED_AT_ONCE, PATIENCE = 8, 1.0
+# A GPU removes this many objects at once, always the same number, so that none depends on its neighbors; while it has
+# pictures, it waits until so many are asked for, but not longer than these seconds.
+REMOVED_AT_ONCE, PATIENCE = 16, 0.5
 SWITCH = 1e-4  # seconds for which a thread may keep the interpreter while others wait for it
 
 
@@ -205,13 +205,15 @@ class Service:
         self.outcomes: deque[Outcome] = deque()
         self.failure: BaseException | None = None
         self.ended = self.closed = False
-        self.connections: list[Connection] = []
+        self.memories: dict[Connection, _Memory] = {}  # of the workers that are connected
+        self.news, self.arrivals = Pipe(duplex=False)
         self.threads: list[threading.Thread] = []
         key = os.urandom(32)
         self.listener = Listener(family="AF_UNIX", backlog=64, authkey=key)
         self.address = Address(self.listener.address, key, getattr(self.removal, "name", None))
 
     def __enter__(self) -> Service:
+        self.threads = [self._start(self._listen)]
         self._start(self._accept)
         return self
 
@@ -220,16 +222,18 @@ class Service:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as end:
             end.connect(self.address.path)  # wakes the thread that waits for workers
         self.listener.close()
-        for connection in self.connections:
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
-                end.shutdown(socket.SHUT_RDWR)
+        self.arrivals.close()
+        self.threads[0].join(timeout=30)
+        for connection, memory in self.memories.items():
+            connection.close()  # whoever waits for an answer ends
+            os.close(memory.handle)
         for thread in self.threads:
             thread.join(timeout=30)
 
     def run(self, outcomes: Iterator[Outcome]) -> Generator[Outcome, None, None]:
         """The outcomes of workers that use this service, which does its work in this thread meanwhile."""
         self.threads.append(self._start(self._gather, outcomes))
-        # The threads that listen to workers would keep the interpreter for 5 ms whenever this one launches a kernel.
+        # The thread that listens to workers would keep the interpreter for 5 ms whenever this one launches a kernel.
         sys.setswitchinterval(SWITCH)
         for event in counting_waits(iter(self.events.get, self)):
             self._sort(event)
@@ -249,7 +253,10 @@ class Service:
         """The answers to all pictures that wait or come meanwhile; a bad picture costs only itself."""
         if isinstance(self.renderer, NetworkRenderer):
             try:
-                yield from self.renderer.stream(self._take, self.on_passes)
+                # Again for what comes at its end: rendered one by one, it would take as long as a full batch.
+                while (self.pictures or self.removals) and self.failure is None:
+                    yield from self.renderer.stream(self._take, self.on_passes)
+                return
             except UserError:
                 raise
             except Exception:
@@ -265,7 +272,7 @@ class Service:
             while True:
                 self._sort(self.events.get_nowait())
         while self.removals and (
-            not self.pictures
+            not (self.pictures or self.begun)
             or len(self.removals) >= self.fixed
             or time.monotonic() - self.removals[0].asked > PATIENCE
         ):
@@ -333,17 +340,25 @@ class Service:
         while not self.closed:
             try:
                 connection = self.listener.accept()
+                self.memories[connection] = _Memory(reduction.recv_handle(connection))
+                self.arrivals.send(None)
             except (OSError, EOFError, AuthenticationError):  # a worker that died while it connected, or the end
                 continue
-            self.connections.append(connection)
-            self._start(self._listen, connection)
 
-    def _listen(self, connection: Connection) -> None:
-        with contextlib.suppress(EOFError, OSError), connection:
-            memory = _Memory(reduction.recv_handle(connection))
-            with os.fdopen(memory.handle, closefd=True):
-                while True:
-                    self.events.put(self._read(connection, memory))
+    def _listen(self) -> None:
+        """Put what workers send among the events: one thread for all, since many would fight for the interpreter."""
+        while True:
+            for ready in wait([self.news, *self.memories]):
+                try:
+                    if ready is self.news:
+                        self.news.recv()
+                    else:
+                        self.events.put(self._read(ready, self.memories[ready]))
+                except (EOFError, OSError):
+                    if ready is self.news:
+                        return
+                    with ready:  # the worker has ended
+                        os.close(self.memories.pop(ready).handle)
 
     def _read(self, connection: Connection, memory: _Memory) -> _Removal | _Batch:
         request = connection.recv()

@@ -251,8 +251,8 @@ def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray,
     edge of the reference that became up to three times as strong is not a new one.
     """
     run = max(6, round(length * picture.shape[0] / 256))
-    before = reference.astype(np.float32)
-    change = picture - before
+    before = reference.astype(np.int16)  # holds every number below exactly
+    change = picture.astype(np.int16) - before
     strongest = []
     for turned in (False, True):
         values, own, inside = (change, before, where) if not turned else (
@@ -261,12 +261,12 @@ def straight_edge(picture: np.ndarray, reference: np.ndarray, where: np.ndarray,
         steps, beside = np.diff(own, axis=1), np.ones((1, 3), np.uint8)
         weakest = [
             cv2.erode(
-                np.where(both, sign * across - 2 * cv2.dilate(np.maximum(sign * steps, 0), beside), np.float32(-255)),
+                np.where(both, sign * across - 2 * cv2.dilate(np.maximum(sign * steps, 0), beside), np.int16(-255)),
                 np.ones((run, 1), np.uint8),
                 borderType=cv2.BORDER_CONSTANT,
                 borderValue=-255,
             )
-            for sign in (np.float32(1), np.float32(-1))
+            for sign in (np.int16(1), np.int16(-1))
         ]
         strongest.append(max(0.0, *(float(edge.max()) for edge in weakest)))
     return min(strongest)

@@ -1,11 +1,13 @@
 """Decode a picture once for all models, into one 8-bit crop for each distinct geometry.
 
-On a CPU, the thread that classifies a batch decodes it first. With a GPU, threads decode the next batches in advance.
+On a CPU, the thread that classifies a batch decodes it first. With a GPU, threads decode the next batches in advance,
+each with the help of a process.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +23,7 @@ from unswayed.jobs.scheduling import counting_waits
 from unswayed.models.transforms import Geometry, cropped
 from unswayed.sources.pictures import read_mask, read_picture
 
+from .helpers import PIECE, Helper, helpers
 from .model_cards import REPEAT, Picture
 
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from .judging import Truth
 
 AHEAD = 2  # batches that threads decode in advance
-PIECE = 8  # pictures that a thread decodes at a time
 MOST_THREADS = 16
 
 
@@ -84,12 +86,15 @@ class Decoder:
 
     def _in_advance(self, indices: Sequence[int]) -> Iterator[Batch]:
         waiting: deque[tuple[Batch, list[Future[list[tuple[str, str] | None]]]]] = deque()
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="decode") as pool:
+        with (
+            helpers(self.threads, () if self.asked or self.before else self.geometries) as free,
+            ThreadPoolExecutor(self.threads, thread_name_prefix="decode") as pool,
+        ):
             try:
                 for index in indices:
                     room = self._room(index, pinned=torch.cuda.is_available())
                     starts = range(0, len(self.plan[index]), PIECE)
-                    waiting.append((room, [pool.submit(self._decode_piece, room, start) for start in starts]))
+                    waiting.append((room, [pool.submit(self._decode_piece, room, start, free) for start in starts]))
                     if len(waiting) > AHEAD:
                         yield self._arrived(*waiting.popleft())
                 for room, decoded in waiting:
@@ -100,9 +105,26 @@ class Decoder:
     def _arrived(self, room: Batch, decoded: Sequence[Future[list[tuple[str, str] | None]]]) -> Batch:
         return self._filled(room, [reason for future in decoded for reason in future.result()])
 
-    def _decode_piece(self, room: Batch, start: int) -> list[tuple[str, str] | None]:
-        end = min(start + PIECE, len(self.plan[room.index]))
-        return [self._decode(room, position) for position in range(start, end)]
+    def _decode_piece(
+        self, room: Batch, start: int, free: queue.SimpleQueue[Helper | None]
+    ) -> list[tuple[str, str] | None]:
+        """What became of each picture of a piece; what a helper could not read is read here, for the reason."""
+        rows = [self.rows[row] for row in self.plan[room.index][start : start + PIECE]]
+        helper, answers = free.get(), None
+        try:
+            if helper is not None and not any(row.sample_id in self.skipped for row in rows):
+                answers = helper.read(tuple((row.path, row.mask) for row in rows))
+            for place, shares in enumerate(answers or ()):
+                if helper is not None and shares is not None:
+                    for number, crops in enumerate(helper.rooms):
+                        room.crops[number].numpy()[start + place] = crops[place]
+                        room.survives[number][start + place] = shares[number]
+        finally:
+            free.put(helper)
+        return [
+            None if shares is not None else self._decode(room, start + place)
+            for place, shares in enumerate(answers or [None] * len(rows))
+        ]
 
     def _room(self, index: int, pinned: bool = False) -> Batch:
         """A batch to be filled, in pinned memory for a GPU."""

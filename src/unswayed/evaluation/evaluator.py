@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 from unswayed.errors import UserError, reason_of
 from unswayed.files.records import versions
 from unswayed.files.whole import Json, hash_values, read_json
-from unswayed.jobs import device_at
+from unswayed.jobs import choose_device, device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
 from unswayed.jobs.table_job import Journal, Reply, Share
@@ -30,6 +31,7 @@ from unswayed.models.opening import Model, open_any
 from unswayed.specs import is_same_model, slug_of, split_alias
 from unswayed.tasks import Task, task_of
 
+from .helpers import prepare_helpers
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, FORMAT, PARTS
 from .passes import ModelPass, Pass
@@ -111,6 +113,10 @@ class Evaluator:
         """What became of each model: an OpenedModel whose predictions are in the part files, or the name under which
         the folder has all its predictions already."""
         replies: list[Reply] = []
+        gpu = choose_device(device_at(device, self.settings.device))
+        if gpu.type == "cuda" and not share.careful:
+            prepare_helpers()
+            threading.Thread(target=_start_libraries, args=(gpu,), daemon=True).start()
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
             for ready in self._side_by_side(share, device, replies, journal):
@@ -215,6 +221,12 @@ class Evaluator:
         begun = [path.name for pattern in patterns for path in sorted((self.folder / PARTS).glob(pattern))]
         sizes = [size for size in (name.rpartition("-")[2] for name in begun) if size.isdigit()]
         return int(sizes[0]) if sizes else batch_size_for(str(ready[0][0].device))
+
+
+def _start_libraries(device: torch.device) -> None:
+    """Let a GPU load what its first convolution needs, in a second or more, while the models are opened."""
+    pixel = torch.zeros(1, 1, 1, 1, device=device)
+    torch.nn.functional.conv2d(pixel, pixel)
 
 
 def batch_size_for(device: str) -> int:

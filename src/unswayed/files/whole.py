@@ -272,17 +272,19 @@ def sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def hash_files(paths: Iterable[Path], most: int, workers: int) -> list[str | UserError]:
+def hash_files(paths: Iterable[str | Path], most: int, workers: int) -> list[str | UserError]:
     """The SHA-256 of each file of at most `most` bytes, or why it cannot be read; `workers` threads read them."""
 
-    def hashed(path: Path) -> str | UserError:
+    def hashed(path: str | Path) -> str | UserError:
         try:
             return hashlib.sha256(read_file(path, most)).hexdigest()
         except UserError as error:
             return error
 
+    files = list(paths)
+    parts = [files[first : first + 64] for first in range(0, len(files), 64)]  # a task for each would take longer
     with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(hashed, paths))
+        return [answer for answers in pool.map(lambda part: list(map(hashed, part)), parts) for answer in answers]
 
 
 def canonical(value: object) -> str:

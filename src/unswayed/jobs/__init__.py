@@ -132,7 +132,7 @@ def choose_device(name: str | None = None) -> torch.device:
         raise UserError(f"device is '{name}'", allowed="auto, cpu, cuda, cuda:1, mps")
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise UserError(f"device is '{name}', but torch {torch.__version__} sees no Apple GPU here", allowed="cpu")
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type == "cuda" and not torch.cuda.device_count():  # unlike `is_available`, it does not start the driver
         raise UserError(
             f"device is '{name}', but torch {torch.__version__} sees no GPU here", allowed="cpu", run="nvidia-smi"
         )

@@ -15,15 +15,16 @@ import sys
 from functools import partial
 from typing import Any
 
-import timm
+from unswayed.errors import UserError, check_known, unknown
+from unswayed.labels import LabelSpace, imagenet
+from unswayed.specs import Spec
+
+from .libraries import timm  # isort: split
+
 from timm.data import ImageNetInfo, infer_imagenet_subset, resolve_model_data_config
 from timm.models import build_model_with_cfg, register_model
 from timm.models.vision_transformer import VisionTransformer
 from timm.models.vision_transformer_hybrid import HybridEmbed
-
-from unswayed.errors import UserError, check_known, unknown
-from unswayed.labels import LabelSpace, imagenet
-from unswayed.specs import Spec
 
 from .classifier import Classifier, assumed, classifier_of
 from .foreign_transforms import from_timm

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torchvision
 from torch import nn
 
 from unswayed.errors import check_known, unknown
@@ -18,6 +17,7 @@ from unswayed.specs import Spec
 from .classifier import Classifier, assumed, classifier_of
 from .foreign_transforms import from_preset
 from .label_mapping import imagenet_or, labels_from, unnamed
+from .libraries import torchvision
 from .transforms import COMMON, Transform
 from .weights import classes_in, load_foreign, read_state, unavailable
 

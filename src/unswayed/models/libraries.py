@@ -1,4 +1,4 @@
-"""Imports torchvision and timm in a third of the time; the server of worker processes does this first.
+"""Imports torchvision and timm in a third of the time; whatever needs one of them imports this first.
 
 Both import torch's compiler, which takes longer than all the rest: torchvision for a function that only `roi_align`
 calls, timm to mark functions that must not be compiled. timm also imports the client of Weights & Biases where that is
@@ -50,3 +50,5 @@ def _import_timm() -> None:
 
 
 _import_timm()
+import timm  # noqa: E402, F401
+import torchvision  # noqa: E402, F401

@@ -30,7 +30,7 @@ VERSIONS = ("v2",)
 
 def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """EfficientNet-Lite 0, 1 or 2, trained on ImageNet-1k, in timm's architecture."""
-    import timm
+    from .libraries import timm
 
     check_known("EfficientNet-Lite", [spec.name], CROPS, run="unswayed models")
     spec.check_options(*COMMON)

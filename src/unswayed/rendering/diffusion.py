@@ -28,6 +28,7 @@ from .networks import Network, loading
 from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise
 from .sampling.samplers import SAMPLERS, Sampler, find_sampler, visited
+from .uploads import uploaded
 
 # Compiling takes about a minute. With fewer pictures at once, or less work in all (parameters × pictures × steps), it
 # costs more than it saves.
@@ -115,7 +116,8 @@ class Diffusion:
                 again.extend((key, picture.layers) for key, picture in begun.items())
                 begun.clear()
                 slots, passes = number, denoise(self.network, next_job, number, settings)
-            self.threads.adjust()
+            if self.network.device.type == "cpu":  # beside a GPU, one thread is right and has been set
+                self.threads.adjust()
             for key, x0 in passes:
                 ready.append((key, self._finish(begun.pop(key), x0)))
                 return True
@@ -346,7 +348,7 @@ def on_device(array: np.ndarray, device: torch.device) -> Tensor:
     """The array on the device; a GPU gets it without waiting."""
     # A photograph that already has this size may be read-only; torch warns about that, so it is copied.
     here = torch.from_numpy(np.require(array, requirements=["C", "W"]))
-    return here.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else here
+    return uploaded(here, device)
 
 
 @functools.cache

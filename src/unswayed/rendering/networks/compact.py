@@ -9,6 +9,7 @@ picture.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -61,6 +62,35 @@ class Pointwise(nn.Conv2d):
         return F.linear(x.permute(0, 2, 3, 1), self.weight.flatten(1), self.bias).permute(0, 3, 1, 2)
 
 
+def _without_bias(convolution: nn.Conv2d, x: Tensor) -> Tensor:
+    return F.conv2d(x, convolution.weight, padding=convolution.padding)
+
+
+def _kernels(x: Tensor) -> Any:
+    """The module `fused` where its kernels take this tensor: on a GPU, in half precision, without gradients."""
+    takes = (
+        x.device.type == "cuda"
+        and x.dtype in (torch.bfloat16, torch.float16)
+        and x.is_contiguous(memory_format=torch.channels_last)
+        and not torch.is_grad_enabled()
+        and not torch.compiler.is_compiling()
+    )
+    return _fused() if takes else None
+
+
+@functools.cache
+def _fused() -> Any:
+    """The module `fused`; None where Triton is missing or finds no compiler."""
+    try:
+        from . import fused
+
+        x = torch.ones(1, 16, 1, 1, dtype=torch.bfloat16, device="cuda").to(memory_format=torch.channels_last)
+        fused.normalized(x, x, None, None, silu=True)
+    except Exception:
+        return None
+    return fused
+
+
 class RMSNorm(nn.Module):
     """Each pixel's channels divided by their root mean square, in float32, times a learned gain."""
 
@@ -68,10 +98,13 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(channels))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, silu: bool = False) -> Tensor:
+        if (kernels := _kernels(x)) is not None:
+            return kernels.normalized(x, self.gain, None, None, silu)
         wide = x.float()
         scale = torch.rsqrt(wide.square().mean(dim=1, keepdim=True) + 1e-6)
-        return (wide * scale * self.gain.view(1, -1, 1, 1)).to(x.dtype)
+        normed = (wide * scale * self.gain.view(1, -1, 1, 1)).to(x.dtype)
+        return F.silu(normed) if silu else normed
 
 
 class ResidualBlock(nn.Module):
@@ -89,9 +122,15 @@ class ResidualBlock(nn.Module):
         nn.init.zeros_(self.modulation.bias)
 
     def forward(self, x: Tensor, level: Tensor) -> Tensor:
-        scale, shift = self.modulation(level)[:, :, None, None].chunk(2, dim=1)
-        hidden = self.conv1(F.silu(self.norm1(x)))
-        hidden = self.conv2(F.silu(self.norm2(hidden) * (1 + scale) + shift))
+        if x.device.type == "cuda":  # shuffled pixels have another layout
+            x = x.contiguous(memory_format=torch.channels_last)
+        scale, shift = self.modulation(level).chunk(2, dim=1)
+        if (kernels := _kernels(x)) is not None:
+            hidden = _without_bias(self.conv1, self.norm1(x, silu=True))
+            hidden = kernels.normalized(hidden, self.norm2.gain, self.conv1.bias, (scale, shift), silu=True)
+            return kernels.joined(self.shortcut(x), _without_bias(self.conv2, hidden), self.conv2.bias)
+        hidden = self.conv1(self.norm1(x, silu=True))
+        hidden = self.conv2(F.silu(self.norm2(hidden) * (1 + scale[:, :, None, None]) + shift[:, :, None, None]))
         return self.shortcut(x) + hidden
 
 
@@ -165,7 +204,7 @@ class CompactNetwork(nn.Module):
             hidden = torch.cat([up(hidden), skip], dim=1)
             for block in blocks:  # type: ignore[attr-defined]
                 hidden = block(hidden, level)
-        return F.pixel_shuffle(self.conv_out(F.silu(self.norm_out(hidden))), 2)
+        return F.pixel_shuffle(self.conv_out(self.norm_out(hidden, silu=True)), 2)
 
 
 def _first(count: int) -> list[bool]:

@@ -8,6 +8,7 @@ denoising it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -19,7 +20,7 @@ from unswayed.jobs import choose_device
 from unswayed.jobs.resources import shrinking
 
 from ..networks import TIMESTEPS, Network
-from ..networks.loading import PRECISIONS, choose_precision, load_network, loading_onto_device, out_of_memory
+from ..networks.loading import PRECISIONS, Recorded, choose_precision, load_network, loading_onto_device, out_of_memory
 from ..sampling import Schedule, as_seeds, normal, predicted_x0
 from ..sampling.loop import Job, Settings, denoise_all
 from ..sampling.samplers import SAMPLERS, visited
@@ -64,7 +65,8 @@ class DiffusionRemoval:
                 run="--removal diffusion",
             )
         with loading_onto_device(f"the network {loaded.name}", target):
-            self.network = loaded.on(target, PRECISIONS[choose_precision(precision, target)])
+            exact = loaded.on(target, PRECISIONS[choose_precision(precision, target)])
+        self.network = replace(exact, module=Recorded(exact.module))
         self.name = f"diffusion-{self.network.name}-{(self.network.weights_hash or 'unknown')[:12]}"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:

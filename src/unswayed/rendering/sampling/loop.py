@@ -18,6 +18,7 @@ from torch import Tensor
 from unswayed.choices import GuidanceName
 
 from ..networks import Network
+from ..uploads import uploaded
 from . import Schedule, as_seeds, normal, predicted_x0, step_sigma
 from . import guidance as guiding
 from .samplers import SAMPLERS, Sampler
@@ -192,8 +193,8 @@ class _State:
         if missing > 0:
             more = self.lacking.new_zeros((len(self.job), missing, *self.x_t.shape[1:]))
             self.lacking = torch.cat([self.lacking, more], dim=1)
-        self.seeds[slot] = self.upload(as_seeds([job.seed])[0], torch.int64)
-        self.labels[slot] = 0 if job.label is None else job.label
+        label = 0 if job.label is None else int(job.label)
+        self.seeds[slot], self.labels[slot] = self.upload([*as_seeds([job.seed]).tolist(), label], torch.int64).unbind()
         self.object[slot] = self.upload(job.object, torch.float32)
         self.mask[slot] = self.upload(job.mask, torch.float32)
         torch.mul(self.object[slot], self.mask[slot], out=self.known[slot, :3])
@@ -229,10 +230,7 @@ class _State:
 
     def upload(self, values: Sequence[object] | np.ndarray | Tensor, dtype: torch.dtype) -> Tensor:
         """Numbers copied to the device without waiting: a blocking copy in every step would leave the GPU idle."""
-        here = torch.as_tensor(values, dtype=dtype)
-        if self.device.type == "cuda" and here.device.type == "cpu":
-            here = here.pin_memory()
-        return here.to(self.device, non_blocking=True)
+        return uploaded(torch.as_tensor(values, dtype=dtype), self.device)
 
     def draw(self, purpose: int) -> Tensor:
         """New noise (slots, 3, S, S) for this step of every slot."""
