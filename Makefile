@@ -84,7 +84,7 @@ docs: $(VENV)/ready-docs
 PICTURES = $(VENV)/bin/python docs/pictures/make_
 pictures: $(VENV)/ready-dev demo
 	$(PICTURES)readme.py $(DEMO) koala lite-1
-	for name in app benchmark edits python rendering review sources transforms weather; do $(PICTURES)$$name.py || exit 1; done
+	for name in app benchmark edits python rendering review sources time transforms weather; do $(PICTURES)$$name.py || exit 1; done
 	$(PICTURES)sensitivity.py $(DEMO)/sensitivity
 	$(if $(PETS),$(PICTURES)masks.py $(PETS) && $(PICTURES)report.py $(PETS) $(DEMO)/pets,@echo "not made without PETS: report, film, masks")
 	$(if $(PETS),$(PICTURES)film.py $(DEMO)/pets/report.html)

@@ -36,9 +36,9 @@ from .rows import FAILED
 
 # How many pictures of a source are in the shared memory of one worker at a time.
 AT_ONCE = 32
-# A GPU removes this many objects at once, always the same number, so that none depends on its neighbors; while it has
-# pictures, it waits until so many are asked for, but not longer than these seconds.
-REMOVED_AT_ONCE, PATIENCE = 16, 0.5
+# A GPU removes this many objects at once, always the same number, so that none depends on its neighbors; it waits until
+# so many are asked for, but not longer than these seconds.
+REMOVED_AT_ONCE, PATIENCE = 16, 1.0
 SWITCH = 1e-4  # seconds for which a thread may keep the interpreter while others wait for it
 
 
@@ -272,7 +272,7 @@ class Service:
             while True:
                 self._sort(self.events.get_nowait())
         while self.removals and (
-            not (self.pictures or self.begun)
+            not self.pictures
             or len(self.removals) >= self.fixed
             or time.monotonic() - self.removals[0].asked > PATIENCE
         ):
