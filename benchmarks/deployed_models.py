@@ -108,7 +108,7 @@ def size(spec: str) -> float:
     """The size of a model's files in MB; of lite:0, its weights."""
     kind, _, path = spec.partition("=")[2].partition(":")
     if kind == "lite":
-        from unswayed.models.wheels import lite_file
+        from unswayed.models.from_torchvision import lite_file
 
         return lite_file(path).stat().st_size / 1e6
     files = [Path(path), *([Path(path).with_suffix(".bin")] if kind == "openvino" else [])]

@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from unswayed.analyses.factors import published_tables
 from unswayed.analyses.factors.answers import read_answers
 from unswayed.analyses.factors.error_ratios import factor_errors
-from unswayed.analyses.factors.study import published_tables
 from unswayed.sources.imagenet_x import annotations_folder, load_annotations
 
 

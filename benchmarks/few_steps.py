@@ -36,9 +36,9 @@ from equivalence import Difference, mean_difference
 from picture_quality import spectral_amplitude
 from unipc import UniPC
 from unswayed.benchmark import BuildSettings
-from unswayed.benchmark.measures import glcm_measures
 from unswayed.benchmark.plan import Plan
 from unswayed.benchmark.prepare import Preparation, Prepared
+from unswayed.benchmark.quality import glcm_measures
 from unswayed.benchmark.serving import Address, Client, Service
 from unswayed.edits.recipes import open_recipe
 from unswayed.evaluation.feature_networks import lpips_file, open_lpips

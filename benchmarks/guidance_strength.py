@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from picture_quality import spectral_amplitude
-from unswayed.benchmark.measures import glcm_measures
+from unswayed.benchmark.quality import glcm_measures
 from unswayed.edits.composition import Guidance
 from unswayed.models import open_model
 from unswayed.rendering import load_network

@@ -36,7 +36,7 @@ import torch
 import torch.nn.functional as F
 
 import unswayed
-from unswayed.benchmark.measures import BANDS, band_amplitudes, glcm_measures
+from unswayed.benchmark.quality import BANDS, band_amplitudes, glcm_measures
 from unswayed.edits.geometry import resized
 from unswayed.rendering.networks.loading import load_network
 from unswayed.rendering.removal import open_removal

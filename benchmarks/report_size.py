@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from unswayed.views.report import ReportSettings
 from unswayed.views.report.page import write_report
-from unswayed.views.report.settings import ReportSettings
 
 
 def opening(report: Path) -> float:

@@ -26,7 +26,7 @@ if profile:
     profile.enable()
 start = time.perf_counter()
 from unswayed.views.report.page import write_report
-from unswayed.views.report.settings import ReportSettings
+from unswayed.views.report import ReportSettings
 written = write_report(sys.argv[1], sys.argv[2], ReportSettings())
 seconds = time.perf_counter() - start
 if profile:

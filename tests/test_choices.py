@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from unswayed.analyses.factors.study import TABLES
+from unswayed.analyses.factors import TABLES
 from unswayed.analyses.settings import FACTOR_TABLES
 from unswayed.benchmark import BuildSettings
 from unswayed.choices import Precision, SamplerName, TableFormat

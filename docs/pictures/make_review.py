@@ -8,8 +8,7 @@ from pathlib import Path
 from camera import camera, keep, shot
 
 from unswayed.benchmark import BuildSettings, build
-from unswayed.views.review import open_session
-from unswayed.views.review.server import served
+from unswayed.views.review import open_session, served
 
 
 def main() -> None:

@@ -1,12 +1,15 @@
 import types
 
+from .analyses.factors import factors as factors
+from .masks import MaskSettings as MaskSettings
+from .views.report import ReportSettings as ReportSettings
+
 from . import transforms as transforms
 from .analyses.drops.compare import compare as compare
 from .analyses.drops.compare import same_model as same_model
 from .analyses.drops.drop import dropped_accuracy as dropped_accuracy
 from .analyses.drops.gate import check as check
 from .analyses.drops.planning import plan as plan
-from .analyses.factors.study import factors as factors
 from .analyses.settings import AnalyzeSettings as AnalyzeSettings
 from .analyses.settings import CompareSettings as CompareSettings
 from .analyses.settings import FactorSettings as FactorSettings
@@ -37,7 +40,6 @@ from .evaluation.settings import HeadSettings as HeadSettings
 from .evaluation.settings import SensitivitySettings as SensitivitySettings
 from .labels import LabelSpace as LabelSpace
 from .masks.make_masks import masks as masks
-from .masks.settings import MaskSettings as MaskSettings
 from .models.classifier import Classifier as Classifier
 from .models.opening import list_models as list_models
 from .models.opening import open_model as open_model
@@ -53,7 +55,6 @@ from .sources import open_source as open_source
 from .views.demo import DemoSettings as DemoSettings
 from .views.demo import demo as demo
 from .views.demo import report as report
-from .views.report.settings import ReportSettings as ReportSettings
 from .views.studies import distribution as distribution
 from .views.studies import sensitivity as sensitivity
 

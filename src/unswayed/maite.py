@@ -34,7 +34,7 @@ from unswayed.models.wrappers import LogProbabilities
 from unswayed.rendering.layers import Renderer
 from unswayed.rendering.photograph import EditValue, Request, chain_of, edit_photograph, read_scene
 from unswayed.scene import Scene, frame
-from unswayed.sources.objects import box_of, read_objects
+from unswayed.sources.coco import box_of, read_objects
 from unswayed.sources.pictures import read_mask, read_picture
 
 Task = Literal["classify", "detect"]

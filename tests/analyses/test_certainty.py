@@ -8,7 +8,7 @@ from command_line import run_cli
 from prediction_worlds import benchmark, folder, frame, random_answers, row
 from unswayed.analyses.drops.compare import compare, compare_all
 from unswayed.analyses.drops.drop import dropped_accuracy, gap_between, with_effect
-from unswayed.analyses.statistics.certainty import certain_rows, corrected, in_words, is_certain
+from unswayed.analyses.statistics import certain_rows, corrected, in_words, is_certain
 from unswayed.analyses.statistics.paired import IntervalSettings, sign_flip
 from unswayed.evaluation.facts import Facts
 

@@ -146,8 +146,8 @@ def test_all_pairs_share_one_correction():
 
 def test_the_verdict_never_contradicts_the_comparison(tmp_path):
     """An average is a family of its own: its interval, its p-value, `compare` and the report's sentence agree."""
+    from unswayed.views.report import ReportSettings
     from unswayed.views.report.findings import Findings
-    from unswayed.views.report.settings import ReportSettings
     from unswayed.views.report.verdict import verdict
 
     seen = set()

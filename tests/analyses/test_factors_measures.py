@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from factor_worlds import random_answers, write_annotations
+from unswayed.analyses.factors import Study, make_table
 from unswayed.analyses.factors.answers import Answers
 from unswayed.analyses.factors.error_ratios import (
     adjusted_error_ratios,
@@ -27,7 +28,6 @@ from unswayed.analyses.factors.model_types import (
     spill_over,
 )
 from unswayed.analyses.factors.prevalence import correlation_over_models, drop_and_error_ratio
-from unswayed.analyses.factors.study import Study, make_table
 from unswayed.analyses.settings import two_models
 from unswayed.analyses.statistics.paired import expected_calibration_error
 from unswayed.errors import UserError

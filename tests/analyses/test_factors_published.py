@@ -19,10 +19,10 @@ import imagenet_x.utils as published_files
 import pandas as pd
 
 from factor_worlds import random_answers
+from unswayed.analyses.factors import published_tables
 from unswayed.analyses.factors.answers import human_answers, read_answers
 from unswayed.analyses.factors.error_ratios import factor_calibration, factor_errors
 from unswayed.analyses.factors.prevalence import factor_correlation, misclassification_shift, prevalence
-from unswayed.analyses.factors.study import published_tables
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, load_annotations
 
 CORRECT = {"class": "is_correct", "metaclass": "is_metaclass_correct", "real": "is_correct_real"}

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from factor_worlds import random_answers, write_annotations
+from unswayed.analyses.factors import Study, make_table, remarks
 from unswayed.analyses.factors.answers import read_answers
 from unswayed.analyses.factors.error_ratios import factor_errors
-from unswayed.analyses.factors.study import Study, make_table, remarks
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import load_annotations
 

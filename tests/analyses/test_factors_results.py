@@ -9,8 +9,8 @@ from scipy import stats
 
 from factor_worlds import RESULT_SUMMARIES as SUMMARIES
 from factor_worlds import write_model_types, write_result_tree, write_table
+from unswayed.analyses.factors import Study, make_table
 from unswayed.analyses.factors.answers import read_results, result_files
-from unswayed.analyses.factors.study import Study, make_table
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS
 

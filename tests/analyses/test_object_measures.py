@@ -15,7 +15,7 @@ import unswayed
 from object_world import MODELS, NAMES, write_objects
 from unswayed.benchmark.folder import Benchmark
 from unswayed.evaluation import EvaluateSettings, read_predictions, run_evaluation
-from unswayed.sources.objects import box_of, read_objects
+from unswayed.sources.coco import box_of, read_objects
 
 
 @pytest.fixture(scope="module")

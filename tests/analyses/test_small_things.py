@@ -11,7 +11,7 @@ from prediction_worlds import folder, frame, row
 from unswayed.analyses.drops.compare import compare
 from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.groups import dropped_accuracy_of_groups
-from unswayed.analyses.factors.study import Study, make_table
+from unswayed.analyses.factors import Study, make_table
 from unswayed.analyses.tables import analyze
 from unswayed.errors import UserError, unknown
 from unswayed.views.report.drop_tables import analysis_text, moved_lines

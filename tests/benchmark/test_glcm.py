@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from skimage.feature import graycomatrix, graycoprops
 
-from unswayed.benchmark.measures import background_measures, cooccurrence, glcm_measures
+from unswayed.benchmark.quality import background_measures, cooccurrence, glcm_measures
 from unswayed.errors import UserError
 
 

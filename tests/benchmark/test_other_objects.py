@@ -14,8 +14,7 @@ from object_world import COLORS, NAMES, write_objects
 from unswayed.benchmark.folder import Benchmark
 from unswayed.errors import UserError
 from unswayed.sources import open_source
-from unswayed.sources.coco import run_length_mask
-from unswayed.sources.objects import box_of, objects_text, read_objects
+from unswayed.sources.coco import box_of, objects_text, read_objects, run_length_mask
 
 RECIPE = "original,size-0.05,position,size-full,direction,background-random,reinsertion,occlusion-0.4"
 

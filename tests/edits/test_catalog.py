@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_cli_process
-from unswayed.edits import EDITS, make_edit, parse_edit
-from unswayed.edits.catalog import catalog, edits_table
+from unswayed.edits import EDITS, catalog, edits_table, make_edit, parse_edit
 from unswayed.edits.recipes import RECIPES
 from unswayed.errors import UserError
 

@@ -68,10 +68,10 @@ def test_noise_is_called_out_and_a_careful_edit_in(results, noise):
 
 
 def test_the_tables_lie_where_the_report_looks(results, edited, tmp_path):
+    from unswayed.views.report import ReportSettings
     from unswayed.views.report.extras import distribution_section
     from unswayed.views.report.findings import Findings
     from unswayed.views.report.section import drawing
-    from unswayed.views.report.settings import ReportSettings
 
     folder, _, _ = results
     assert {path.stem for path in folder.glob("*.csv")} == {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from unswayed.benchmark.measures import background_amplitude
+from unswayed.benchmark.quality import background_amplitude
 from unswayed.evaluation.measures import energy, gradnorm
 from unswayed.models import open_model
 from unswayed.sources import open_source

@@ -18,7 +18,7 @@ from unswayed.evaluation.head_fitting import fit_head
 from unswayed.evaluation.model_cards import sentences_in
 from unswayed.evaluation.study import check_plausible
 from unswayed.models import open_model
-from unswayed.models.training_photographs import trained_on
+from unswayed.models.heads import trained_on
 from unswayed.sources import open_source
 from unswayed.views.report.drop_tables import remark_lines
 

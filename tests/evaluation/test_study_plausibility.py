@@ -21,9 +21,9 @@ from unswayed.labels import RIVAL10, LabelSpace, imagenet
 from unswayed.models import open_model
 from unswayed.models.label_mapping import map_labels
 from unswayed.sources import open_source
+from unswayed.views.report import ReportSettings
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import Findings
-from unswayed.views.report.settings import ReportSettings
 
 CODE = """
 from dataclasses import replace

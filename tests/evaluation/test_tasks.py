@@ -13,7 +13,7 @@ import unswayed
 from object_world import MODELS, write_objects
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, read_predictions, run_evaluation
-from unswayed.sources.objects import box_of
+from unswayed.sources.coco import box_of
 
 RECIPE = "original,size-0.05,position,background-random"
 SETTINGS = EvaluateSettings(device="cpu")

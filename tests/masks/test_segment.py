@@ -9,10 +9,9 @@ from PIL import Image
 from command_line import refused
 from outside_package import install
 from unswayed.errors import BadPicture, UserError
-from unswayed.masks import SEGMENTERS
+from unswayed.masks import SEGMENTERS, parse_box
 from unswayed.masks.confidence import mask_confidence
 from unswayed.masks.segment import checked_box, grabcut, segment, segmented
-from unswayed.masks.settings import parse_box
 from unswayed.sources import open_source
 
 

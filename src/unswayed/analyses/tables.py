@@ -26,7 +26,7 @@ from . import ANALYSES, table_facts
 from .drops.drop import against_source, dropped_accuracy, with_conditions, with_published
 from .drops.groups import dropped_accuracy_of_groups
 from .settings import AnalyzeSettings
-from .statistics.certainty import corrected
+from .statistics import corrected
 
 # Keyword of `analyze` -> the command's option, for those that are refused where a table does not take them.
 _FLAGS = {"by": "--by", "groups": "--groups", "accuracy": "--at-accuracy", "drop": "--at-drop"}

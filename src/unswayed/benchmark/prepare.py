@@ -160,7 +160,7 @@ class Preparation:
             shown = self.pool.load(composition.background.scene_id)
         elif not isinstance(composition.background, Original | Removed):
             shown = None
-        from unswayed.sources.objects import objects_text
+        from unswayed.sources.coco import objects_text
 
         return objects_text(visible_others(shown, composition, layers, self.backgrounds))
 

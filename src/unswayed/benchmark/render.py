@@ -32,10 +32,9 @@ from unswayed.rendering.layers import (
 )
 from unswayed.rendering.settings import removal_of
 
-from .measures import background_measures
 from .plan import Plan
 from .prepare import Preparation, PreparedPicture
-from .quality import is_invalid, judged, left_out
+from .quality import background_measures, is_invalid, judged, left_out
 from .rows import FAILED, MASKS, Card, Row, counts, picture_path, write_rows
 from .serving import Address, Client, Service, render_safely
 

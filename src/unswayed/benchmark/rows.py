@@ -64,7 +64,7 @@ class Row:
     sweep, what it changes, and the edit that its drop is also compared with; guide: the classifier that an
     adversarial background attacks; notes: how the scene was made (a mask made by GrabCut, padding); validity: the
     score in [0, 1] of `validity.judge`, None if it was not measured, with its reasons and faults; objects: the other
-    objects in the picture, as `sources.objects` writes them.
+    objects in the picture, as `sources.coco` writes them.
     """
 
     source_id: str

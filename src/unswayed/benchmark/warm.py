@@ -6,7 +6,6 @@ import numpy.fft
 import numpy.ma
 import numpy.random
 
-import unswayed.sources.coco
-import unswayed.sources.objects  # noqa: F401
+import unswayed.sources.coco  # noqa: F401
 
 cv2.cvtColor(np.zeros((1, 1, 3), np.uint8), cv2.COLOR_RGB2LAB)  # makes the tables of this color space, in 0.1 s

@@ -1,4 +1,6 @@
-"""Background: what is behind the object is regenerated, made simpler or more complex, adversarial or replaced."""
+"""Background: what is behind the object is regenerated, made simpler or more complex, adversarial or replaced; and the
+object redrawn from words.
+"""
 
 from __future__ import annotations
 
@@ -293,3 +295,45 @@ class Background(Edit):
         if self.kind == "picture":
             return replace(changed, background=Picture(str(self.picture)))
         return replace(changed, background=Drawn(TEXTURES[self.kind], int(rng.integers(2**31))))
+
+
+@dataclass(frozen=True)
+class ObjectWords(Edit):
+    """The object redrawn in its place, such as "a {class} made of wood"; the background stays as it is.
+
+    What was a dog may be one no longer: a wrong answer of a model is not always its mistake. No named recipe has it.
+    Without words the object is redrawn from a prompt that describes the photograph as it is, which is the control.
+    """
+
+    name: ClassVar[str] = "object-words"
+    axis: ClassVar[str] = "prompt"
+    axis_label: ClassVar[str] = "the object in words"
+    description: ClassVar[str] = "material, color or age of the object, redrawn from words; the label may change"
+    control: ClassVar[Control | None] = "object-inversion"
+    order: ClassVar[int] = 90
+
+    prompt: str | None = parameter(None, Text(DESCRIBED, words=True), "what the object is redrawn as")
+    negative: str | None = parameter(
+        None, Text("a description in words", words=True), "what the object must not look like"
+    )
+    start: float | None = blend_start(1.0)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return ("network", "words")
+
+    @property
+    def level(self) -> str:
+        return self.prompt or "as it is"
+
+    def describe(self) -> str:
+        return f"object redrawn from words: “{self.level}”; its label may change"
+
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        told = composition.told(Words(self.prompt or "", self.negative or None, where="object"))
+        requested = {
+            **composition.requested,
+            "object_words": told.words and told.words.prompt,
+            "label_may_change": True,
+        }
+        return replace(told, start=1.0, needs_network=NEEDS_WORDS, requested=requested)

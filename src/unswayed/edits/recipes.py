@@ -30,10 +30,9 @@ from unswayed.files.whole import Json, read_toml
 from unswayed.scene import Scene
 
 from . import EDITS, edit_from, make_edit, parse_edit
-from .background import Background
+from .background import Background, ObjectWords
 from .composition import Composition, Pool
 from .edit import Allowed, Edit, Level, Need, Range, allowed, as_json
-from .object_words import ObjectWords
 from .position import Reinsertion
 
 MOST_ITEMS = 10_000

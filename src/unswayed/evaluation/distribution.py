@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from unswayed.benchmark import Benchmark
-from unswayed.benchmark.measures import background_amplitude, glcm_measures
+from unswayed.benchmark.quality import background_amplitude, glcm_measures
 from unswayed.errors import UserError
 from unswayed.files.whole import Json, canonical, sha256
 from unswayed.jobs import EngineSettings, device_at

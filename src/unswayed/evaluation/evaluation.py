@@ -33,9 +33,9 @@ from unswayed.jobs import engine_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import Parts, write_table
 from unswayed.jobs.table_job import SHARES_EACH, Reply, TableJob
+from unswayed.models.heads import training_overlap
 from unswayed.models.label_mapping import read_groups
 from unswayed.models.opening import MODELS, Model, is_service, model_spec
-from unswayed.models.training_photographs import training_overlap
 from unswayed.specs import model_key, slug_of, split_alias
 
 from .contract import chance_of, suspect_exchange

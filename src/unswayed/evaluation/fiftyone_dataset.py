@@ -13,8 +13,7 @@ from unswayed.benchmark.exporting import Exported, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
 from unswayed.errors import UserError
-from unswayed.sources.coco import run_length_mask
-from unswayed.sources.objects import read_objects
+from unswayed.sources.coco import read_objects, run_length_mask
 
 from .facts import ORIGINAL, SOURCE
 from .model_cards import KEYS

@@ -16,9 +16,8 @@ import torch
 from unswayed.choices import Convention, Frame, check_choice, one_line, takes
 from unswayed.errors import UserError
 from unswayed.models import open_model
-from unswayed.models.heads import PRESETS, Training
+from unswayed.models.heads import PRESETS, Training, keys_of
 from unswayed.models.heads import fit_head as fit
-from unswayed.models.training_photographs import keys_of
 from unswayed.sources import open_source
 
 from .noise import ablate as gray_region

@@ -15,8 +15,7 @@ import numpy as np
 from unswayed.errors import UserError
 from unswayed.models.answering import Answer, Answerer
 from unswayed.models.label_mapping import LabelMapping
-from unswayed.sources.coco import run_length_mask, run_lengths
-from unswayed.sources.objects import Box, OtherObject, box_of, read_objects
+from unswayed.sources.coco import Box, OtherObject, box_of, read_objects, run_length_mask, run_lengths
 from unswayed.tasks import OVERLAP, Task
 
 NOTHING = -1  # the predicted class where nothing, or nothing that the benchmark has a class for, was found

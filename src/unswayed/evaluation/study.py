@@ -31,7 +31,7 @@ from unswayed.jobs.resources import copies, one_thread, shrinking
 from unswayed.jobs.table_job import Share
 from unswayed.masks.checks import doubted_masks
 from unswayed.models import Classifier, open_model
-from unswayed.models.training_photographs import training_overlap
+from unswayed.models.heads import training_overlap
 from unswayed.models.transforms import Geometry
 from unswayed.sources import open_source
 from unswayed.sources.source import Source

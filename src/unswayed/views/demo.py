@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from unswayed.choices import DEVICE, one_line, option, takes
 from unswayed.errors import UserError
-from unswayed.files.whole import write_bytes
+from unswayed.files.tables import Column, read_checked
+from unswayed.files.whole import read_json, write_bytes
+from unswayed.models.opening import runs_code
 
-from .report.settings import ReportSettings
+from .report import ReportSettings
 
 if TYPE_CHECKING:
     import polars
@@ -151,7 +153,7 @@ def demo(output: str | Path, settings: DemoSettings, *, progress: Show | None = 
 
 def demo_models() -> tuple[str, ...]:
     """Return EfficientNet-Lite 0, 1 and 2, and MobileNetV2, an unrelated family, where its weights are installed."""
-    from unswayed.models.wheels import mobilenet_file
+    from unswayed.models.from_torchvision import mobilenet_file
 
     try:
         mobilenet_file()
@@ -178,3 +180,24 @@ def _passes(item: Item, steps: int) -> float:
     # The noise of a regenerated background is found first, which takes about two thirds as many passes again.
     found = 1.65 if "network" in item.needs else 1.0
     return max(1, round(start * steps)) * cost * found if start > 0 else 0.0
+
+
+def refuse_programs(predictions: str | Path) -> None:
+    """Raise UserError if a model of the predictions is a program, which heat maps would run.
+
+    Neither polars nor torch is loaded, so the answer comes at once. Names that only need the network pass: a report
+    leaves their heat maps out and says so.
+    """
+    folder = Path(predictions)
+    for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder] if folder.is_file() else []:
+        table = read_checked(path, {"model": Column("text", nulls=False)}, select=["model"], required=["model"])
+        names = [str(name) for name in table.column("model").unique().to_pylist()]
+        card = read_json(path.with_suffix(".json")) if path.with_suffix(".json").is_file() else {}
+        names += [str(card.get(key, "")) for key in ("spec", "model")] if isinstance(card, dict) else []
+        for name in names:
+            if runs_code(name):
+                raise UserError(
+                    f"{path} names the model '{name[:200]}', which is a program: heat maps would run it",
+                    allowed="--heat-maps 0 for a report without heat maps",
+                    run="the same command with --trust, if you trust the predictions",
+                )

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from factor_worlds import write_annotations
+from unswayed.analyses.factors import Study, make_table
 from unswayed.analyses.factors.model_types import by_strength, compare_model_types, spill_over
-from unswayed.analyses.factors.study import Study, make_table
 from unswayed.errors import UserError
 from unswayed.sources.imagenet_x import FACTORS
 from unswayed.views.report.figures_factors import (

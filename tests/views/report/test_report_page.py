@@ -20,11 +20,11 @@ from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
 from unswayed.scene import LOOK_BELOW
+from unswayed.views.report import ReportSettings
 from unswayed.views.report.findings import Findings
 from unswayed.views.report.gallery import flips_of_every_model
 from unswayed.views.report.page import write_report
 from unswayed.views.report.section import drawing
-from unswayed.views.report.settings import ReportSettings
 from unswayed.views.report.verdict import verdict
 from unswayed.views.text import interval, joined, points, tag
 

@@ -14,16 +14,16 @@ import pytest
 from command_line import refusal, run_cli
 from report_world import make_benchmark, make_predictions
 from unswayed.analyses.flips import find_flips
-from unswayed.analyses.statistics.certainty import certain_rows
+from unswayed.analyses.statistics import certain_rows
 from unswayed.analyses.statistics.paired import holm
 from unswayed.files.whole import sha256
+from unswayed.views.report import ReportSettings
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import Findings
 from unswayed.views.report.page import write_report
 from unswayed.views.report.pictures import Album
 from unswayed.views.report.section import COLORS, drawing
 from unswayed.views.report.sections import groups_section
-from unswayed.views.report.settings import ReportSettings
 from unswayed.views.report.verdict import first_screen, hurts_most, ranking, verdict
 
 

@@ -13,13 +13,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from unswayed.analyses.statistics.agreement import agreement, fleiss_kappa
+from unswayed.analyses.alignment import agreement, fleiss_kappa
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import REVIEWS, Review, add_review, read_reviews
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import Facts, human_accuracy, on_valid_pictures
-from unswayed.views.review import open_session, summarize, summary_text
-from unswayed.views.review.server import served
+from unswayed.views.review import open_session, served, summarize, summary_text
 
 
 def asked(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
@@ -120,7 +119,7 @@ def posted(port: int, body: bytes) -> int:
 
 
 def test_a_client_that_stops_in_the_middle_is_not_waited_for(bench, monkeypatch, capfd):
-    monkeypatch.setattr("unswayed.views.review.server.PATIENCE", 0.1)
+    monkeypatch.setattr("unswayed.views.review.PATIENCE", 0.1)
     with served(open_session(bench, "ann", limit=4)) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
             host = f"Host: 127.0.0.1:{server.port}\r\n".encode()

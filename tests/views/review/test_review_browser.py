@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from unswayed.benchmark.rows import read_reviews
-from unswayed.views.review import open_session, summarize
-from unswayed.views.review.server import served
+from unswayed.views.review import open_session, served, summarize
 
 KEYS = {"1": "valid", "2": "unrecognizable", "3": "artifact"}
 

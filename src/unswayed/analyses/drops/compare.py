@@ -27,7 +27,7 @@ from unswayed.tasks import require_one_task
 
 from .. import Row, schema
 from ..settings import CompareSettings
-from ..statistics.certainty import corrected, covering_zero, in_words, is_certain
+from ..statistics import corrected, covering_zero, in_words, is_certain
 from ..statistics.paired import IntervalSettings, estimates, sign_flip, with_average
 from ..statistics.power import photographs_to_tell
 from .outcomes import POINTS, Outcomes, lattice_of, read_pair, with_original, with_sum
@@ -54,7 +54,7 @@ def compare(
     same for net drops, which are against each edit's control. A relative drop is the drop in percent of the model's
     accuracy on the originals. measure: what p_value tests, by sign flips over photographs: the difference in accuracy,
     in drop or in net drop (in accuracy for `original`); accuracy_p_value always tests the accuracies. p_holm and
-    accuracy_p_holm are corrected within their families, and verdict says what is certain (statistics.certainty). An
+    accuracy_p_holm are corrected within their families, and verdict says what is certain (analyses.statistics). An
     edit that was made to attack one of the two models is not tested and has no verdict.
 
     Predictions from different benchmarks are refused; common: compare the pictures that both models were shown.

@@ -34,7 +34,7 @@ from unswayed.evaluation.model_cards import warn_of_suspicions
 from unswayed.evaluation.predictions import Predictions, columns_of, each_model, in_memory
 
 from .. import Row, schema
-from ..statistics.certainty import certain_rows, corrected, covering_zero, is_certain
+from ..statistics import certain_rows, corrected, covering_zero, is_certain
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .groups import class_names, dropped_accuracy_by, superclass_of
 from .outcomes import POINTS, TOO_FEW_TO_RANK, each_outcomes, finish, lattice_of, model_rows, outcomes_of
@@ -141,7 +141,7 @@ class Gap:
 
     @property
     def certain(self) -> bool:
-        """Whether the edit certainly costs more (statistics.certainty)."""
+        """Whether the edit certainly costs more (analyses.statistics)."""
         return self.points > 0 and is_certain(self.low, self.high, self.p)
 
 
@@ -281,7 +281,7 @@ def with_conditions(
 def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
     """The table of drops with what is put first: `effect`, `effect_low`, `effect_high`, `effect_p`, the net drop, its
     interval and its corrected p-value, or those of the drop where no control was evaluated, which `raw` marks; and
-    `certain`, whether the effect is beyond chance (statistics.certainty)."""
+    `certain`, whether the effect is beyond chance (analyses.statistics)."""
     net = pl.col("net_drop").is_not_null()
     pairs = {"effect": "drop", "effect_low": "low", "effect_high": "high", "effect_p": "p_holm"}
     chosen = [pl.when(net).then(f"net_{name}").otherwise(name).alias(effect) for effect, name in pairs.items()]
@@ -294,7 +294,7 @@ def verdict_line(drops: pl.DataFrame, facts: Facts | None = None) -> str:
 
     `small and turned: costs 43 points; size alone: costs more than 10 points below 6 % of the picture; background,
     direction alone: no effect shown`. An effect is shown if it is certain for at least one model
-    (`statistics.certainty`); the points are the mean over the models for which it is.
+    (`analyses.statistics`); the points are the mean over the models for which it is.
 
     drops: of `dropped_accuracy`; results of a model that the edit attacks do not count.
     """

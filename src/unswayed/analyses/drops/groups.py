@@ -33,7 +33,7 @@ from unswayed.labels import imagenet
 from unswayed.tasks import require_one_task
 
 from .. import Row
-from ..statistics.certainty import covering_zero
+from ..statistics import covering_zero
 from ..statistics.paired import (
     IntervalSettings,
     Resampling,

@@ -25,7 +25,7 @@ from unswayed.evaluation.predictions import (
 from unswayed.tasks import require_one_task
 
 from .. import Row, schema
-from ..statistics.certainty import corrected, covering_zero
+from ..statistics import corrected, covering_zero
 from ..statistics.paired import (
     Estimates,
     IntervalSettings,

@@ -17,7 +17,7 @@ from unswayed.evaluation.facts import ORIGINAL, Facts, read_facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, each_model
 
 from .. import Row, schema
-from ..statistics.certainty import corrected
+from ..statistics import corrected
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .outcomes import POINTS, Outcomes, each_outcomes, lattice_of, need_original, outcomes_of
 

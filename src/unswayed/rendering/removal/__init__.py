@@ -34,7 +34,7 @@ REMOVALS = Registry[Callable[..., Removal]](
             f"{__name__}.onnx:OnnxRemoval", "fills the hole with an exported in-painting network", usage="onnx:FILE"
         ),
         "diffusers": Part(
-            f"{__name__}.pipeline:PipelineRemoval",
+            f"{__name__}.diffusion:PipelineRemoval",
             "fills the hole with any in-painting or instruction pipeline of diffusers",
             usage="diffusers:NAME_OR_FOLDER",
             needs=("diffusers", "transformers"),

@@ -3,10 +3,13 @@
 First the mean of everything that could be there, from one pass at the noisiest level: it continues light and color and
 invents no new object, as fills from pure noise often do. Then its texture, by noising the hole part of the way and
 denoising it.
+
+`PipelineRemoval` uses a pipeline of diffusers instead: in-painting draws the hole, an instruction asks for it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,9 +19,13 @@ import torch
 from torch import Tensor
 
 from unswayed.errors import BadPicture, UserError
+from unswayed.files.whole import canonical
 from unswayed.jobs import choose_device
 from unswayed.jobs.resources import shrinking
 
+from ..editors.folders import IN_PAINTING
+from ..editors.pipelines import Asked, call_of, open_pipeline, parse
+from ..layers import Refused
 from ..networks import TIMESTEPS, Network
 from ..networks.loading import PRECISIONS, Recorded, choose_precision, load_network, loading_onto_device, out_of_memory
 from ..sampling import Schedule, as_seeds, normal, predicted_x0
@@ -101,3 +108,37 @@ class DiffusionRemoval:
 
 def _resized(picture: np.ndarray, side: int) -> np.ndarray:
     return picture if picture.shape[0] == side else cv2.resize(picture, (side, side), interpolation=cv2.INTER_LINEAR)
+
+
+PROMPTS = {True: "the background alone, an empty place", False: "Remove the object. Keep the background as it is."}
+
+
+class PipelineRemoval:
+    """A callable (image (S, S, 3) uint8, mask (S, S), seed, label) -> (S, S, 3) uint8, changed only in the hole."""
+
+    def __init__(self, detail: str = "", device: str | None = None) -> None:
+        """detail: `NAME_OR_FOLDER?option=value`; `prompt=` is what is asked for in place of the object."""
+        spec = parse(detail, "prompt")
+        self.pipeline = open_pipeline(spec, device, None)
+        self.call = call_of(self.pipeline, spec, None)
+        self.prompt = spec.options.get("prompt", PROMPTS[self.pipeline.kind == IN_PAINTING])
+        facts = self.pipeline.facts
+        decisive = hashlib.sha256(canonical([facts, vars(self.call), self.prompt]).encode()).hexdigest()
+        self.name = f"diffusers-{facts['class']}-{decisive[:12]}"
+
+    def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
+        return self.remove([image], [mask], [seed])[0]
+
+    def remove(
+        self, images: Sequence[np.ndarray], masks: Sequence[np.ndarray], seeds: Sequence[int]
+    ) -> list[np.ndarray]:
+        """Several pictures of one size; one that is given more than once is made once."""
+        made: dict[tuple[int, int], np.ndarray] = {}
+        for image, mask, seed in zip(images, masks, seeds, strict=True):
+            if (id(image), seed) not in made:
+                hole = hole_of(mask)
+                [drawn] = self.pipeline.draw([Asked(image, hole, self.prompt, None, seed)], self.call)
+                if isinstance(drawn, Refused):
+                    raise BadPicture(drawn.reason)
+                made[id(image), seed] = np.where(hole[..., None], drawn, image)
+        return [made[id(image), seed] for image, seed in zip(images, seeds, strict=True)]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
-from unswayed.masks.settings import parse_box
+from unswayed.masks import parse_box
 
 from . import figures
 from .controls import PRESETS, Preset, preset_flat

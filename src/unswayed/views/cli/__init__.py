@@ -84,14 +84,13 @@ COMMON = {
 }
 # The file here -> the commands whose functions are in it.
 FILES = {
-    "start": ("demo", "app"),
     "photographs": ("masks", "edits", "edit", "fragility"),
     "benchmarks": ("build", "import", "export", "verify", "licenses"),
     "status": ("status",),
     "models": ("models", "fit-head", "evaluate"),
     "analyses": ("analyze", "compare", "check", "plan"),
     "studies": ("factors", "sensitivity", "distribution"),
-    "reports": ("report", "review"),
+    "reports": ("demo", "app", "report", "review"),
     "repairs": ("repair", "enhance"),
     "networks": ("weights", "train-network"),
 }
@@ -103,7 +102,7 @@ def build_app() -> typer.Typer:
     """Return the typer application with every command of `COMMANDS`, each loaded when it is called."""
     import typer
 
-    from .group import Group
+    from .help import Group
 
     app = typer.Typer(
         name="unswayed",

@@ -1,4 +1,4 @@
-"""The help of all commands: panels with the options that people use most first, in as many columns as there are."""
+"""The command `unswayed`, and the help of all commands: panels with the options that people use most first."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-from . import COMMON
+from . import COMMANDS, COMMON, FILES
 
 FEW = 12  # options that a panel may have without being divided
 LONGEST = 30  # columns of a name, so that at least 44 of 80 are left for its help
@@ -109,3 +111,37 @@ def _panel(title: str, rows: Mapping[str, str], width: int, names: int) -> Itera
             column = typer.style(("" if number or len(name) > names else name).ljust(names), fg="cyan", bold=True)
             yield f"{side} {column}  {text.ljust(width - names - 6)} {side}"
     yield typer.style("╰" + "─" * (width - 2) + "╯", dim=True)
+
+
+class LazyCommands(dict[str, Any]):
+    """The commands by name; each is made of its function on first use."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(name for panel in COMMANDS.values() for name in panel))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        from .options import command_of
+
+        if name in self and super().get(name) is None:
+            help = next(panel[name] for panel in COMMANDS.values() if name in panel)
+            file = import_module(f".{next(file for file, names in FILES.items() if name in names)}", __package__)
+            function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
+            self[name] = command_of(name, getattr(file, function), help, Command)
+        return super().get(name, default)
+
+
+class Group(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = LazyCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        print_help(self, ctx, {"Options": records(self.get_params(ctx), ctx), **COMMANDS})

@@ -15,11 +15,10 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from unswayed.choices import DEVICE, Option, TableFormat
 from unswayed.files.whole import write_json
-
-from .help import Command
 
 
 def typer_option(option: Option, panel: str | None = None) -> Any:
@@ -52,7 +51,7 @@ def gave_json(place: Path | None, result: object) -> bool:
     return str(place) == "-"
 
 
-def command_of(name: str, function: Callable[..., None], help: str) -> Any:
+def command_of(name: str, function: Callable[..., None], help: str, cls: type[TyperCommand]) -> Any:
     """The command of a function: each parameter of a settings class stands for the options of its fields.
 
     A parameter annotated with a function gets the values of the options that this function returns, by name.
@@ -84,7 +83,7 @@ def command_of(name: str, function: Callable[..., None], help: str) -> Any:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in declared}
     del run.__wrapped__
     holder = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
-    holder.command(name, cls=Command, help=f"{help}\n\n{inspect.cleandoc(function.__doc__ or '')}")(run)
+    holder.command(name, cls=cls, help=f"{help}\n\n{inspect.cleandoc(function.__doc__ or '')}")(run)
     return typer.main.get_command(holder)
 
 

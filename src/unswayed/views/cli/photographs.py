@@ -15,7 +15,7 @@ from unswayed.choices import DEVICE, Option, option
 from unswayed.errors import UserError
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.labels import imagenet
-from unswayed.masks.settings import BOX, MaskSettings, parse_box
+from unswayed.masks import BOX, MaskSettings, parse_box
 from unswayed.registry import Registry
 from unswayed.rendering.settings import RENDERER, RenderSettings
 from unswayed.scene import LOOK_BELOW
@@ -92,7 +92,7 @@ def edits(
     - `unswayed build sample --recipe "size=0.05,0.1 x direction=0,20,40" -o BENCH`
     - `unswayed build sample --recipe original,size-0.05,direction -o BENCH`
     """
-    from unswayed.edits.catalog import catalog, edits_table
+    from unswayed.edits import catalog, edits_table
     from unswayed.rendering.removal import REMOVALS
     from unswayed.rendering.settings import RENDERERS
 

@@ -53,7 +53,7 @@ def factors(
     - `unswayed factors results/ --table model-types --groups published --figure types.pdf`
     - `unswayed factors --table distribution --figure distribution.pdf`
     """
-    from unswayed.analyses.factors.study import DIGITS, HEADINGS, Study, make_table, remarks
+    from unswayed.analyses.factors import DIGITS, HEADINGS, Study, make_table, remarks
     from unswayed.views.tables import format_table
 
     study = Study(predictions, **vars(settings))

@@ -26,7 +26,7 @@ _MOST_ROWS = 400
 
 def factors_section(predictions: Path, findings: Findings) -> Section:
     """Return the ImageNet-X profile of predictions on ImageNet's validation images."""
-    from unswayed.analyses.factors.study import Study, make_table
+    from unswayed.analyses.factors import Study, make_table
 
     from .figures_factors import MOST_MODELS, factor_profile
 

@@ -28,8 +28,8 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, 
 from unswayed.evaluation.model_cards import remarks, suspicions, tasks_in
 from unswayed.evaluation.predictions import in_memory
 
+from . import ReportSettings
 from .section import series, short_names
-from .settings import ReportSettings
 
 LEAST_OF_GROUP = 5  # photographs; the drop of a smaller superclass would be that of single photographs
 
@@ -159,7 +159,7 @@ def _rivals(
 ) -> pl.DataFrame:
     """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one.
 
-    p_holm: that of `compare`, where an average is a family of its own (`analyses.statistics.certainty`).
+    p_holm: that of `compare`, where an average is a family of its own (`analyses.statistics`).
     """
     order = list(series(models))
     averages = drops.filter(kind=AVERAGE)

@@ -30,6 +30,7 @@ from unswayed.tasks import worded, worded_page
 from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, tag
 
+from . import ReportSettings
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
 from .findings import Findings
 from .gallery import (
@@ -46,7 +47,6 @@ from .gallery import (
 from .pictures import Album
 from .section import Section, csv_files, drawing, paragraphs, render, write_assets
 from .sections import accuracy_section, answers_section, curves_section, drops_section, edits_section, groups_section
-from .settings import ReportSettings
 from .verdict import first_screen, verdict
 
 _LONG = 30

@@ -6,7 +6,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
-from unswayed.analyses.statistics.certainty import is_certain
+from unswayed.analyses.statistics import is_certain
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, listed, percent, plural, points, tag

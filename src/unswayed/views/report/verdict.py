@@ -11,7 +11,7 @@ import polars as pl
 from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
-from unswayed.analyses.statistics.certainty import certain_rows
+from unswayed.analyses.statistics import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.tasks import words_of
 from unswayed.views.text import interval, listed, number, percent, plural, points
