@@ -1,15 +1,12 @@
 import types
 
-from .analyses.factors import factors as factors
-from .masks import MaskSettings as MaskSettings
-from .views.report import ReportSettings as ReportSettings
-
 from . import transforms as transforms
 from .analyses.drops.compare import compare as compare
 from .analyses.drops.compare import same_model as same_model
 from .analyses.drops.drop import dropped_accuracy as dropped_accuracy
 from .analyses.drops.gate import check as check
 from .analyses.drops.planning import plan as plan
+from .analyses.factors import factors as factors
 from .analyses.settings import AnalyzeSettings as AnalyzeSettings
 from .analyses.settings import CompareSettings as CompareSettings
 from .analyses.settings import FactorSettings as FactorSettings
@@ -39,6 +36,7 @@ from .evaluation.settings import EvaluateSettings as EvaluateSettings
 from .evaluation.settings import HeadSettings as HeadSettings
 from .evaluation.settings import SensitivitySettings as SensitivitySettings
 from .labels import LabelSpace as LabelSpace
+from .masks import MaskSettings as MaskSettings
 from .masks.make_masks import masks as masks
 from .models.classifier import Classifier as Classifier
 from .models.opening import list_models as list_models
@@ -55,6 +53,7 @@ from .sources import open_source as open_source
 from .views.demo import DemoSettings as DemoSettings
 from .views.demo import demo as demo
 from .views.demo import report as report
+from .views.report import ReportSettings as ReportSettings
 from .views.studies import distribution as distribution
 from .views.studies import sensitivity as sensitivity
 

@@ -83,7 +83,7 @@ DEVICES = Option(
 )
 
 
-def check_choice(kind: str, value: str, choices: Any) -> None:
+def check_choice(kind: str, value: str, choices: object) -> None:
     """Refuse a value that the Literal `choices` does not list.
 
     >>> check_choice("framing", "objekt", Frame)
@@ -169,7 +169,7 @@ class takes(Generic[Fields, Settings]):
         names = [field.name for field in fields(self.settings) if field.init]  # type: ignore[arg-type]
 
         @functools.wraps(function)
-        def called(*arguments: Any, **keywords: Any) -> Any:
+        def called(*arguments: object, **keywords: Any) -> object:
             values = {name: keywords.pop(name) for name in names if name in keywords and name not in own}
             for name in keywords:
                 if name not in own:

@@ -67,7 +67,7 @@ class LabelSpace:
             raise unknown(f"class in {self.name}", str(label), self.classes)
         return index
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The label space for a card or `benchmark.json`: ImageNet by name, any other space in full."""
         return {"name": self.name} if self == imagenet() else {"name": self.name, "classes": list(self.classes)}
 

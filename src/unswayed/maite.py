@@ -63,7 +63,7 @@ class Dataset:
         opened = Benchmark(benchmark)
         self.root, self.labels, self.task = opened.root, opened.labels, task
         classes = dict(enumerate(self.labels.classes))
-        self.metadata: Any = {"id": f"{self.root.name}{'' if edit is None else f'/{edit}'}", "index2label": classes}
+        self.metadata: object = {"id": f"{self.root.name}{'' if edit is None else f'/{edit}'}", "index2label": classes}
         rows = (opened if edit is None else opened.edit(edit)).manifest.to_pylist()
         self.rows = [row for row in rows if row["status"] == "ok" and row.get("label") is not None]
         if task == "detect":
@@ -78,7 +78,7 @@ class Dataset:
     def get_input(self, index: int, /) -> np.ndarray:
         return np.ascontiguousarray(read_picture(self.root / self.rows[index]["path"]).transpose(2, 0, 1))
 
-    def get_target(self, index: int, /) -> Any:
+    def get_target(self, index: int, /) -> object:
         row = self.rows[index]
         if self.task == "classify":
             return np.eye(len(self.labels), dtype=np.float32)[row["label"]]
@@ -87,7 +87,7 @@ class Dataset:
         labels = np.array([row["label"], *(other.label for other in others)], np.int64)
         return Boxes(boxes, labels, np.ones(len(labels), np.float32))
 
-    def get_metadata(self, index: int, /) -> dict[str, Any]:
+    def get_metadata(self, index: int, /) -> dict[str, object]:
         row = self.rows[index]
         mask = {"mask": self._mask(row)} if row.get("mask_path") else {}
         return {"id": row["sample_id"], **{name: row[name] for name in ("source_id", "edit", "run")}, **mask}
@@ -111,7 +111,7 @@ class Augmentation:
     ) -> None:
         self.request = Request(chain_of(edits), **{"renderer": "paste", **(settings or {})})
         self.seed, self.pixels = seed, pixels
-        self.metadata: Any = {"id": f"unswayed {', '.join(f'{name}={value}' for name, value in edits.items())}"}
+        self.metadata: object = {"id": f"unswayed {', '.join(f'{name}={value}' for name, value in edits.items())}"}
 
     @cached_property
     def _renderer(self) -> Renderer:
@@ -218,5 +218,5 @@ def _labels(model: Any, labels: Any) -> LabelSpace:
     return listed if isinstance(listed, LabelSpace) else imagenet_or("maite", listed)
 
 
-def _name(model: Any) -> str:
+def _name(model: object) -> str:
     return str(getattr(model, "metadata", {}).get("id") or type(model).__name__)

@@ -43,7 +43,7 @@ class Part:
         return missing(self.needs)
 
 
-def declare(**about: Any) -> Callable[[T], T]:
+def declare(**about: object) -> Callable[[T], T]:
     """Decorate what an entry point names with the fields of a `Part`: `@declare(help="…", runs_code=False)`; without
     it the part may run code and use the network, and its help is the first line of its docstring."""
 

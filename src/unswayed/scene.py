@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ class MaskOrigin:
         """The segmenter's name, without how it was prompted."""
         return self.by.partition(" from ")[0]
 
-    def to_values(self) -> dict[str, Any]:
+    def to_values(self) -> dict[str, object]:
         """The origin as values of the photograph's row in a manifest."""
         return {"mask_by": self.by, "mask_confidence": round(self.confidence, 4)}
 

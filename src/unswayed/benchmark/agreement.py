@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ def agreement_faults(scores: np.ndarray, controls: np.ndarray) -> np.ndarray:
 
 def measured_agreement(
     root: Path, rows: Sequence[Row], model: str, device: str | None = None
-) -> tuple[list[Row], dict[str, Any]]:
+) -> tuple[list[Row], dict[str, object]]:
     """The rows with the fault `agreement` and its verdict for every picture that was drawn from words; and what the
     card says about the measurement.
 

@@ -142,7 +142,7 @@ _scalar = json.JSONEncoder(ensure_ascii=False).encode
 
 def read_rows(root: Path, source_id: str) -> list[Row]:
     path, run = root / row_path(source_id), "delete it and build again"
-    return checked_rows(Row, read_object(path, {"rows": list[Any]}, run)["rows"], str(path), run)
+    return checked_rows(Row, read_object(path, {"rows": list}, run)["rows"], str(path), run)
 
 
 def kept_rows(root: Path, source_id: str) -> dict[tuple[str, int, int], Row]:
@@ -319,7 +319,7 @@ def read_card(root: Path) -> Card:
     card = read_object(root / CARD, _KINDS, run="unswayed build SOURCE -o BENCH")
     refuse_newer(card, FORMAT, root / CARD)
     if isinstance(card.get("recipe"), dict):
-        require_fields(card["recipe"], {"edits": list[Any] | None}, f"{root / CARD}, recipe")
+        require_fields(card["recipe"], {"edits": list | None}, f"{root / CARD}, recipe")
         for number, item in enumerate(card["recipe"].get("edits") or (), 1):
             require_fields(
                 item, {"name": str, "parameters": Json | None}, f"{root / CARD}, edit {number} of the recipe"

@@ -90,7 +90,7 @@ class Client:
         removed: np.ndarray = self._ask(_Removal(image, mask, seed))
         return removed
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {}
 
     def _ask(self, request: object) -> Any:
@@ -198,7 +198,7 @@ class Service:
         self.renderer, self.on_passes = renderer, on_passes
         self.removal: Any = removal if hasattr(removal, "remove") else None
         self.fixed = REMOVED_AT_ONCE if renderer.describe().get("device") == "cuda" else 1
-        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[object] = queue.SimpleQueue()
         self.pictures: deque[Key] = deque()
         self.begun: dict[Key, None] = {}
         self.removals: deque[_Removal] = deque()

@@ -164,7 +164,7 @@ def hiding_batch(alpha: Tensor, share: Tensor, place: Tensor, tilt: Tensor) -> T
     return ((radius[:, :, None] - away) * longer + 0.5).clamp(0, 1)[:, None].to(alpha.dtype)
 
 
-def _distance(x: Any, y: Any, tilt: Any, xp: Any) -> Any:
+def _distance(x: object, y: object, tilt: object, xp: Any) -> Any:
     """Return how far points are from a middle, in the norm whose circles are rounded, tilted squares.
 
     x, y: the points from that middle; xp: the module of the arrays, numpy or torch.

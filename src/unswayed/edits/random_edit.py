@@ -290,7 +290,7 @@ def edited_by_others(
 
 def drawn_edit(name: str, share: float, mixture: EditMixture) -> Edit:
     """The edit of that name at a share in [0, 1) of its range; one whose main parameter is a text has its default."""
-    edit, levels = EDITS.load(name), dict[str, Any]()
+    edit, levels = EDITS.load(name), dict[str, object]()
     space = allowed(edit, edit.axis)
     if isinstance(space, Range):
         levels[edit.axis] = space.at(share, *mixture.ranges.get(name, (space.low, space.high)))
@@ -316,7 +316,7 @@ class _Fills:
         return resized(self.other, self.size)
 
 
-class Scenes(Dataset[Any]):
+class Scenes(Dataset[object]):
     """Samples (`tv_tensors.Image` (3, size, size) uint8, `tv_tensors.Mask` (size, size) in [0, 1], label).
 
     source: a Source, or what `open_source` opens, such as `folder:photos`. Each photograph is framed as a benchmark
@@ -328,7 +328,7 @@ class Scenes(Dataset[Any]):
     (torch.Size([3, 64, 64]), torch.Size([64, 64]), 347)
     """
 
-    def __init__(self, source: str | Source, size: int = 256, transform: Callable[..., Any] | None = None) -> None:
+    def __init__(self, source: str | Source, size: int = 256, transform: Callable[..., object] | None = None) -> None:
         self.source = open_source(source) if isinstance(source, str) else source
         self.size, self.transform = size, transform
 

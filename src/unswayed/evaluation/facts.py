@@ -250,7 +250,10 @@ def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], f
 
 
 def _with_manifest(
-    manifest: pl.DataFrame, card: Mapping[str, Any], white_box: frozenset[str], cards: Mapping[str, Mapping[str, Any]]
+    manifest: pl.DataFrame,
+    card: Mapping[str, object],
+    white_box: frozenset[str],
+    cards: Mapping[str, Mapping[str, object]],
 ) -> Facts:
     edits = manifest.unique("edit", keep="first", maintain_order=True)
     listed = [item["name"] for item in _listed(card)]
@@ -266,20 +269,20 @@ def _with_manifest(
     )
 
 
-def _listed(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _listed(card: Mapping[str, object]) -> list[Mapping[str, Any]]:
     """Return the edits of the benchmark's recipe, as its card lists them."""
     recipe = card.get("recipe")
     edits = recipe.get("edits") or [] if isinstance(recipe, dict) else []
     return [item for item in edits if isinstance(item, dict) and "name" in item]
 
 
-def _is_official(card: Mapping[str, Any]) -> bool:
+def _is_official(card: Mapping[str, object]) -> bool:
     """Return whether the benchmark was imported from the published folders."""
     folders = {str((item.get("parameters") or {}).get("folder")) for item in _listed(card)}
     return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
 
 
-def _classes(cards: Mapping[str, Mapping[str, Any]], card: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+def _classes(cards: Mapping[str, Mapping[str, object]], card: Mapping[str, object] | None = None) -> tuple[str, ...]:
     from unswayed.labels import LabelSpace
 
     for labels in [(card or {}).get("labels"), *(stated.get("labels") for stated in cards.values())]:
@@ -339,7 +342,7 @@ def _is_doubted(row: Mapping[str, Any]) -> bool:
     return unsure or any(str(note).startswith(WARNING) for note in notes or ())
 
 
-def _of_sure_masks(card: Mapping[str, Any]) -> dict[str, Any]:
+def _of_sure_masks(card: Mapping[str, Any]) -> dict[str, object]:
     """The card without what it says against the masks."""
     others = [part for part in (suspicion_in(card) or "").split("; ") if not part.startswith(MASKS_DOUBTED)]
     masks = {"below_limit": 0, "of": 1}

@@ -392,7 +392,7 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-Cards = Mapping[str, Mapping[str, Any]]
+Cards = Mapping[str, Mapping[str, object]]
 
 
 def tasks_in(cards: Cards, models: Iterable[str] | None = None) -> dict[str, Task]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from unswayed.choices import (
     DEVICE,
@@ -59,7 +59,7 @@ class EvaluateSettings(EngineSettings):
             if value is not None and not number <= value:
                 raise UserError(f"the setting {name} is {value}", allowed=f"{number:g} or more")
 
-    def on_card(self) -> dict[str, Any]:
+    def on_card(self) -> dict[str, object]:
         """Return the settings that a card contains: those that determine which predictions it describes."""
         groups = None if self.groups is None else str(self.groups)
         named = {name: getattr(self, name) for name in ("transform", "precision", "limit", "repeats")}

@@ -6,7 +6,6 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -204,7 +203,7 @@ class SmallestChange:
         said = f"{self.turn.name} at {self.direction.describe(self.turn.level)}"
         return said if self.control is None else f"{said}; removing the object and putting it back changes it already"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the result as JSON, without the pictures."""
         return {
             "model": self.model,

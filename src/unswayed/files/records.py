@@ -29,7 +29,7 @@ LIBRARIES = (
 )
 
 
-def read_object(path: str | Path, kinds: Mapping[str, Any] | None = None, run: str | None = None) -> dict[str, Any]:
+def read_object(path: str | Path, kinds: Mapping[str, object] | None = None, run: str | None = None) -> dict[str, Any]:
     """The JSON object in a file; `kinds`: fields that it must have, each with its type."""
     value = read_json(path)
     require_fields(value, kinds or {}, str(path), run)
@@ -97,7 +97,7 @@ def fits(value: object, kind: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _object_type(kinds: tuple[tuple[str, Any], ...]) -> Any:
+def _object_type(kinds: tuple[tuple[str, object], ...]) -> Any:
     """The type of an object with these fields; those that may be None may be missing."""
     fields = {name: NotRequired[kind] if type(None) in get_args(kind) else kind for name, kind in kinds}
     return TypedDict("Record", fields)  # type: ignore[operator]
@@ -137,7 +137,7 @@ def differences(there: object, now: object, where: str = "", words: tuple[str, s
     return [f"{where}: {_short(canonical(there))} {words[0]}, {_short(canonical(now))} {words[1]}"]
 
 
-def _is_named(item: Any) -> bool:
+def _is_named(item: object) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str)
 
 
@@ -163,7 +163,7 @@ def package_version() -> str:
     return __version__
 
 
-def refuse_newer(card: Mapping[str, Any], most: int, where: object) -> None:
+def refuse_newer(card: Mapping[str, object], most: int, where: object) -> None:
     """Raises UserError for a file of a later version: its `format`, 1 if it states none, is above `most`."""
     number = card.get("format") or 1
     if not isinstance(number, int) or number > most:

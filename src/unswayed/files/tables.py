@@ -273,7 +273,7 @@ class _Thrift:
         self.data, self.position = data, position
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        fields: dict[int, Any] = {}
+        fields: dict[int, object] = {}
         number = 0
         while (head := self.byte()) != 0:
             number = number + (head >> 4) if head >> 4 else self.integer()

@@ -84,7 +84,7 @@ def damage(path: str | Path) -> str | None:
     return f"{len(wrong)} of its {len(names)} records, e.g. {wrong[0]}, do not match their checksums"
 
 
-def _torch(path: Path, run: str) -> Any:
+def _torch(path: Path, run: str) -> object:
     import torch
 
     try:

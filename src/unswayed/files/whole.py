@@ -159,7 +159,7 @@ def write_records(path: str | Path, columns: str, records: Iterable[Mapping[str,
     write_parquet(path, pyarrow.Table.from_pylist(rows, schema=schema))
 
 
-def flat_record(record: Mapping[str, object], names: Iterable[str]) -> dict[str, Any]:
+def flat_record(record: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
     """These values of a record, in this order, with mappings and lists as JSON text."""
     values = ((name, record[name]) for name in names)
     return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in values}

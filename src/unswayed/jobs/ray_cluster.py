@@ -32,7 +32,7 @@ class _Handle:
     """One actor, the reference to its next message, and whether it has sent one."""
 
     actor: Any
-    coming: Any
+    coming: object
     placed: bool = False
 
 
@@ -111,7 +111,7 @@ class _Actor:
         os.environ.update(ONE_THREAD)
         os.environ["UNSWAYED_COPIES"] = copies  # so that a path in a working copy is the same object on every machine
         sys.path.extend(folder for folder in path if folder not in sys.path)  # for a worker of the user's own module
-        self.inbox: queue.SimpleQueue[tuple[int, Any] | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[tuple[int, object] | None] = queue.SimpleQueue()
         self.outbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.outbox.put(Message())  # it has a machine
         arguments = (packed, device, self.inbox.get, self.outbox.put)

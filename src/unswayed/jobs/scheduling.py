@@ -93,7 +93,7 @@ class Crew(Protocol):
     def send(self, worker: object, envelope: tuple[int, object] | None) -> None:
         """Give a worker the numbered task that it wants, or None: there are no more."""
 
-    def receive(self, workers: Sequence[object]) -> list[tuple[Any, Message]]:
+    def receive(self, workers: Sequence[object]) -> list[tuple[object, Message]]:
         """Wait for at least one message."""
 
     def stop(self, workers: Sequence[object]) -> None:
@@ -145,7 +145,7 @@ class Schedule:
     """The tasks that wait, first those to be repeated, and the places where workers do them."""
 
     def __init__(
-        self, crew: Crew, tasks: Iterable[Any], watch: Watch | None = None, counted: Counted | None = None
+        self, crew: Crew, tasks: Iterable[object], watch: Watch | None = None, counted: Counted | None = None
     ) -> None:
         self.crew, self.watch, self.counted = crew, watch, counted
         self.waiting = (_Job(number, task) for number, task in enumerate(tasks))
@@ -290,7 +290,7 @@ class Here:
             self.watch([WorkerState(self.name, self.device, "working", 1, self.finished, "", min(1.0, waited))])
 
 
-Receive = Callable[[], tuple[int, Any] | None]
+Receive = Callable[[], tuple[int, object] | None]
 Send = Callable[[Message], None]
 BETWEEN = 0.5  # seconds between two messages about what is done of a task
 

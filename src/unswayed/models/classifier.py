@@ -184,7 +184,7 @@ class Classifier(Identified):
                 run=f"unswayed fit-head SOURCE -m MODEL -o DIR --frame {frame}",
             )
 
-    def stated_transform(self) -> dict[str, Any]:
+    def stated_transform(self) -> dict[str, object]:
         return self.transform.to_json()
 
 

@@ -39,7 +39,7 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
     checkpoint = spec.options.get("checkpoint")
     space, transform = imagenet(), Transform()
     weights: Any = None
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     if tag or not checkpoint:
         enum = torchvision.models.get_model_weights(name)
         tags = [member.name for member in enum]

@@ -206,7 +206,7 @@ def built(architecture: Architecture, state: Mapping[str, torch.Tensor], classes
 class _EmptyOnMeta(TorchFunctionMode):
     """Parameters that have no memory; the RegNets of torchvision read the values of other tensors to be built."""
 
-    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
         return func(*args, **(kwargs or {}) | ({"device": "meta"} if func is torch.empty else {}))
 
 

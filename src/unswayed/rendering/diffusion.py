@@ -97,7 +97,7 @@ class Diffusion:
         begun: dict[object, _Begun] = {}
         again: list[tuple[object, Layers]] = []
         ready: deque[tuple[object, Callable[[bool], Rendered | Refused | None]]] = deque()
-        slots, passes = 0, iter(list[tuple[Any, Tensor]]())
+        slots, passes = 0, iter(list[tuple[object, Tensor]]())
 
         def next_job() -> tuple[object, Job] | None:
             while (taken := again.pop() if again else take()) is not None:
@@ -134,7 +134,7 @@ class Diffusion:
                 while ready and (answer := ready[0][1](not going)) is not None:
                     yield ready.popleft()[0], answer
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The renderer's entry in benchmark.json."""
         return {
             "renderer": "diffusion",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, SamplerName, check_choice, option
 from unswayed.errors import UserError
@@ -182,7 +182,7 @@ def open_renderer(
     return RENDERERS.load(name)(detail, settings=settings, batch_size=batch_size, planned=planned)
 
 
-def _open_paste(detail: str, settings: RenderSettings, **_: Any) -> Renderer:
+def _open_paste(detail: str, settings: RenderSettings, **_: object) -> Renderer:
     from .layers import Paste
 
     return Paste() if settings.feather is None else Paste(settings.feather)

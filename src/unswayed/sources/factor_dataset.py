@@ -18,7 +18,7 @@ from unswayed.sources.pictures import read_picture
 from .imagenet_x import Annotations, image_keys, load_annotations
 
 
-class FactorDataset(Dataset[tuple[Any, int, torch.Tensor]]):
+class FactorDataset(Dataset[tuple[object, int, torch.Tensor]]):
     """(picture, label in 0…999, factors (16,) float32 of zeros and ones) of every annotated image below a folder.
 
     The folder may be flat or have class folders; pictures without annotation are excluded. `transform` gets the picture

@@ -23,7 +23,7 @@ MOST_OPERATIONS = 100_000
 MOST_NESTED = 16
 
 
-def read_pickle(path: str | Path) -> Any:
+def read_pickle(path: str | Path) -> object:
     """The plain data in a pickle file; a pickle that imports anything is refused, with the name in the message."""
     try:
         data = read_file(path, MOST_BYTES)
@@ -32,7 +32,7 @@ def read_pickle(path: str | Path) -> Any:
     return parse_pickle(data, str(path))
 
 
-def parse_pickle(data: bytes, where: str) -> Any:
+def parse_pickle(data: bytes, where: str) -> object:
     """The plain data in the bytes of a pickle; `where` is the file's name for an error."""
     stack = _Stack()
     try:
@@ -70,7 +70,7 @@ class _Stack:
     def __init__(self) -> None:
         self.values: list[Any] = []
         self.depths: list[int] = []
-        self.memo: dict[int, Any] = {}
+        self.memo: dict[int, object] = {}
 
     def push(self, value: object, depth: int = 0) -> None:
         self.values.append(value)
@@ -131,7 +131,7 @@ class _Stack:
         self.push(self.pop()(*arguments))
 
 
-def _pairs(items: list[Any]) -> dict[object, object]:
+def _pairs(items: list[object]) -> dict[object, object]:
     keys = items[::2]
     if len(items) % 2:
         raise ValueError("a key without a value")

@@ -363,7 +363,7 @@ def published_model(spec: str) -> PublishedModel | None:
     return next((model for model in models if spec in model.specs), None)
 
 
-def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, Any]]) -> pl.DataFrame:
+def with_published(table: pl.DataFrame, cards: Mapping[str, Mapping[str, object]]) -> pl.DataFrame:
     """Return the drop table with `published` (points; percent for `original`) and `published_model`, null if none.
 
     cards: by model; they name what an alias stands for.

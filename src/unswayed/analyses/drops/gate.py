@@ -229,7 +229,7 @@ def _baseline_rows(
     return rows
 
 
-def _network(card: Mapping[str, Any]) -> tuple[Any, ...]:
+def _network(card: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what a card says about what is computed: the weights alone do not tell `lite:0+flip` from `lite:0`."""
     origin = card.get("origin") or {}
     function = str(origin.get("function", "")).rpartition(":")[2]

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -91,7 +91,7 @@ _FILE: Json = {
 }
 
 
-def read_rules(config: str | Path | None, **given: Any) -> Rules:
+def read_rules(config: str | Path | None, **given: object) -> Rules:
     """Return the rules from a TOML file and from arguments, which override the file.
 
     The file: tables [max-drop] and [min-accuracy] (edit = number), [min-threshold] (size = "0.04@80"), a table

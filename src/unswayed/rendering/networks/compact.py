@@ -259,7 +259,7 @@ def load_compact(folder: str | Path | None = None) -> CompactNetwork:
 
 def read_config(path: str | Path) -> CompactConfig:
     """The config of a saved compact network."""
-    values: Any = read_json(path)
+    values: object = read_json(path)
     known = set(CompactConfig.__dataclass_fields__)
     if not isinstance(values, dict) or set(values) - known:
         raise UserError(f"{path} is not the config of a compact network", allowed=", ".join(sorted(known)))

@@ -36,7 +36,7 @@ _VARIANCES = {
 class PixelUNet(nn.Module):
     """A `UNet2DModel` called as module(x, t, y) -> raw output; the timestep is always embedded in float32."""
 
-    def __init__(self, unet: Any, heads: int | None = None) -> None:
+    def __init__(self, unet: object, heads: int | None = None) -> None:
         super().__init__()
         self.unet: Any = unet
         self.heads = heads
@@ -131,7 +131,7 @@ def save_unet(network: Network, folder: str | Path) -> None:
     write_json(folder / SIDECAR, facts)
 
 
-def load_unet(folder: str | Path, **facts: Any) -> Network:
+def load_unet(folder: str | Path, **facts: object) -> Network:
     """The network of a diffusers folder: a `UNet2DModel`, or a pipeline that holds one under `unet/`."""
     folder = Path(folder)
     network = folder / "unet" if (folder / "unet" / "config.json").exists() else folder

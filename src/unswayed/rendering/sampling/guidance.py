@@ -12,7 +12,6 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -244,7 +243,7 @@ class NamedGuide:
     def knows(self, label: int) -> bool:
         return label >= 0 and (self.classes is None or label < self.classes)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         described: dict[str, object] = {"name": self.name, "weights_sha256": self.weights_hash}
         return described | ({"members": [member.describe() for member in self.members]} if self.members else {})
 

@@ -64,7 +64,7 @@ class Settings:
     watch: Callable[[Sequence[Any], Sequence[int], Tensor, Tensor], None] | None = None
 
 
-Take = Callable[[], tuple[Any, Job] | None]
+Take = Callable[[], tuple[object, Job] | None]
 
 
 # Numbers of the noise draws: 0 for the first x_t; then, per step, one for the sampler and one for the object.

@@ -87,7 +87,7 @@ class Control:
     def on_page(self, value: Any) -> Any:
         return float(f"{100 * value:.4g}") if self.is_share and isinstance(value, int | float) else value
 
-    def from_page(self, value: Any) -> Any:
+    def from_page(self, value: object) -> Any:
         return float(f"{value / 100:.6g}") if self.is_share and isinstance(value, int | float) else value
 
 
@@ -129,7 +129,7 @@ def _is_path(allowed: object) -> bool:
     return isinstance(allowed, Text) and not allowed.words
 
 
-def _control(edit: type[Edit], name: str, field: Field[Any]) -> Control:
+def _control(edit: type[Edit], name: str, field: Field[object]) -> Control:
     explains, declared = field.metadata["explains"], field.metadata["allowed"]
     if isinstance(declared, Choice):
         return Control(edit.name, name, explains, field.default, choices=declared.names)

@@ -269,7 +269,7 @@ def nothing(error: UserError) -> tuple[object, ...]:
     return gr.skip(), figures.message(f"Not updated: {error}", "old"), gr.skip(), gr.skip(), *closed
 
 
-def _components(group: Group, values: Iterator[Any], ends: Mapping[tuple[str, str], float]) -> list[Component]:
+def _components(group: Group, values: Iterator[object], ends: Mapping[tuple[str, str], float]) -> list[Component]:
     """Return the switch of an edit and its controls with these first values; they are not placed yet."""
     components: list[Component] = [
         gr.Checkbox(

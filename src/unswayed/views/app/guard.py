@@ -248,7 +248,7 @@ def names_an_address(body: bytes) -> bool:
     return False
 
 
-def _parsed(body: bytes) -> Any:
+def _parsed(body: bytes) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

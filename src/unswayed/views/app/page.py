@@ -66,7 +66,7 @@ def build_page(studio: Studio, results: Results) -> Any:
 
 
 @contextmanager
-def served(settings: AppSettings) -> Iterator[tuple[str, Any]]:
+def served(settings: AppSettings) -> Iterator[tuple[str, object]]:
     """Serve the page inside the block and yield its address and the page; its private folder is deleted afterwards."""
     need("app", "gradio")
     predictions, benchmark = settings.predictions, settings.benchmark

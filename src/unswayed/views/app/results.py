@@ -125,7 +125,7 @@ class Results:
         except UserError as error:
             return [], f"No heat maps: {error.given}"
 
-    def _comparison(self, first: str, second: str) -> dict[str, Any]:
+    def _comparison(self, first: str, second: str) -> dict[str, object]:
         """Return the paired comparison of two models and the pictures they disagree about, as JSON for the page."""
         table = compare(self.predictions, first, second, CompareSettings(), facts=self.facts)
         average = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)

@@ -331,7 +331,7 @@ def _found(model: ObjectModel, pictures: Sequence[Seen]) -> list[Found]:
     return [Found(row, truth) for row, truth in zip(rows, truths, strict=True)]
 
 
-def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: Any) -> T:
+def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: object) -> T:
     """Run `work` in that thread, with the caller's context, which gradio needs for its progress bar."""
     return thread.submit(contextvars.copy_context().run, work, *given).result()
 

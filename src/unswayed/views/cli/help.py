@@ -42,7 +42,7 @@ class Command(TyperCommand):
                 parameter.metavar = parameter.metavar or parameter.name.upper()
         return parameters
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: object, formatter: object) -> None:
         panels: dict[str, list[Any]] = {"Arguments": [], "Options": [], "Edits": [], "More": []}
         parameters = self.get_params(ctx)
         common = COMMON.get(str(self.name), ())
@@ -59,12 +59,12 @@ class Command(TyperCommand):
         panels["Options"].sort(key=lambda parameter: (not parameter.required, order.get(parameter.name, len(order))))
         print_help(self, ctx, {title: records(part, ctx) for title, part in panels.items() if part})
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:
         ctx.params = {name: _on_this_machine(value) for name, value in ctx.params.items()}
         return super().invoke(ctx)
 
 
-def _on_this_machine(value: Any) -> Any:
+def _on_this_machine(value: object) -> object:
     """A parameter's value, an address such as s3://bucket/bench replaced by the path of its working copy."""
     from unswayed.files.storage import is_address, local_copy
 
@@ -140,8 +140,8 @@ class Group(TyperGroup):
         super().__init__(**options)
         self.commands = LazyCommands()
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: object) -> list[str]:
         return list(self.commands)
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Any, formatter: object) -> None:
         print_help(self, ctx, {"Options": records(self.get_params(ctx), ctx), **COMMANDS})

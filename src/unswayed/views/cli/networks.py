@@ -210,7 +210,7 @@ def _status(folder: Path) -> dict[str, Any]:
             f"{address(folder)} is not a folder of a benchmark, of predictions or of other results",
             allowed="a folder that a command of unswayed writes to",
         )
-    state: dict[str, Any] = {"root": address(folder), "models": models, "runs": runs}
+    state: dict[str, object] = {"root": address(folder), "models": models, "runs": runs}
     if confidences:
         doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
         state["masks"] = {"made": len(confidences), "doubtful": doubtful}

@@ -21,7 +21,7 @@ from unswayed.choices import DEVICE, Option, TableFormat
 from unswayed.files.whole import write_json
 
 
-def typer_option(option: Option, panel: str | None = None) -> Any:
+def typer_option(option: Option, panel: str | None = None) -> object:
     """An option as typer takes it."""
     complete = option.all_values if option.values else None
     shown: dict[str, Any] = {"metavar": option.metavar, "help": option.text(), "rich_help_panel": panel}
@@ -51,7 +51,7 @@ def gave_json(place: Path | None, result: object) -> bool:
     return str(place) == "-"
 
 
-def command_of(name: str, function: Callable[..., None], help: str, cls: type[TyperCommand]) -> Any:
+def command_of(name: str, function: Callable[..., None], help: str, cls: type[TyperCommand]) -> object:
     """The command of a function: each parameter of a settings class stands for the options of its fields.
 
     A parameter annotated with a function gets the values of the options that this function returns, by name.
@@ -87,7 +87,7 @@ def command_of(name: str, function: Callable[..., None], help: str, cls: type[Ty
     return typer.main.get_command(holder)
 
 
-def _own(parameter: inspect.Parameter, hint: Any) -> inspect.Parameter:
+def _own(parameter: inspect.Parameter, hint: object) -> inspect.Parameter:
     """A parameter of the command's function, with its option as typer takes it."""
     kind, part = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
     default = declared = parameter.default
@@ -109,7 +109,7 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
     print(format_table(polars.DataFrame(rows, headings, orient="row", infer_schema_length=None), title=title), end="")
 
 
-def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
+def _offered(kind: Any) -> Iterator[tuple[Field[object], object, Option]]:
     """Each field that has an option, with its type and that option."""
     hints = get_type_hints(kind, localns=_Names(kind))
     for field in fields(kind):
@@ -117,7 +117,7 @@ def _offered(kind: Any) -> Iterator[tuple[Field[Any], Any, Option]]:
             yield field, hints[field.name], field.metadata["option"]
 
 
-class _Names(dict[str, Any]):
+class _Names(dict[str, object]):
     """The names in the modules of a settings class; those imported only for type checkers stand for `object`."""
 
     def __init__(self, kind: type) -> None:
@@ -125,27 +125,27 @@ class _Names(dict[str, Any]):
         for base in reversed(kind.__mro__):
             self.update(vars(sys.modules[base.__module__]))
 
-    def __missing__(self, name: str) -> Any:
+    def __missing__(self, name: str) -> object:
         return object
 
 
-def _parameter(field: Field[Any], declared: Any, option: Option) -> inspect.Parameter:
+def _parameter(field: Field[object], declared: object, option: Option) -> inspect.Parameter:
     kind = _readable(declared, option)
     default = None if any(get_origin(member) is list for member in get_args(kind)) else field.default
     if default is MISSING:
         default = inspect.Parameter.empty if field.default_factory is MISSING else None
-    annotation: Any = Annotated[kind, typer_option(option)]
+    annotation: object = Annotated[kind, typer_option(option)]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(_name(field, option), keyword, default=default, annotation=annotation)
 
 
-def _name(field: Field[Any], option: Option) -> str:
+def _name(field: Field[object], option: Option) -> str:
     """The name of the parameter: that of its long flag, if Python allows it."""
     flags = [flag.removeprefix("--").replace("-", "_") for flag in option.flags if flag.startswith("--")]
     return flags[0] if flags and flags[0].isidentifier() and not iskeyword(flags[0]) else field.name
 
 
-def _readable(declared: Any, option: Option) -> Any:
+def _readable(declared: object, option: Option) -> object:
     """The type as the command line reads it: of several types the first that it can read, or None if that is one."""
     members = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
     plain = (str, int, float, bool, Path)
@@ -164,7 +164,7 @@ def _holds_several(kind: Any) -> bool:
     return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Sequence | Mapping)
 
 
-def _chosen(kind: Any, given: Mapping[str, Any]) -> Any:
+def _chosen(kind: Any, given: Mapping[str, object]) -> object:
     """The settings that the command line gives."""
     values = {}
     for field, _, option in _offered(kind):

@@ -85,7 +85,7 @@ class ProgressLine:
             line += f"  {part}" if len(line) + 2 + len(part) <= width else ""
         return line
 
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+    def __rich_console__(self, console: object, options: Any) -> Iterator[Any]:
         from rich.text import Text
 
         yield Text(self.text(options.max_width), no_wrap=True)

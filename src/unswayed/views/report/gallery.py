@@ -311,7 +311,7 @@ def explorer_section(findings: Findings, data: dict[str, Any], shown: int) -> Se
 def page_data(findings: Findings) -> dict[str, Any]:
     """Return what the page's script reads: names, counts of flips, and the predictions for every photograph."""
     flips = findings.flips.counts.select("model", "edit", "flips", "controlled", "control_wrong", "gained")
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "models": findings.models,
         "edits": findings.edits,
         "words": findings.words,
@@ -323,7 +323,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
     return data
 
 
-def _points(findings: Findings) -> dict[str, Any]:
+def _points(findings: Findings) -> dict[str, object]:
     """Return the predictions: for each model and edit the true class's probability in thousandths and the answer."""
     edits = [ORIGINAL, *findings.edits]
     names = pl.col("model", "edit", "source_id")
@@ -395,7 +395,7 @@ def _strip(album: Album, source_id: str, edits: list[str]) -> str | None:
     return data_address(strip, strip.shape[1], quality=45) if pictures else None
 
 
-def as_script(data: dict[str, Any]) -> Markup:
+def as_script(data: dict[str, object]) -> Markup:
     """Return the data as JSON for a script element: no `<` can end the element."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

@@ -136,7 +136,7 @@ def write_report(
 
 
 def render_page(
-    sections: Sequence[Section], title: str, subtitle: str, data: dict[str, Any], tables: Mapping[str, bytes]
+    sections: Sequence[Section], title: str, subtitle: str, data: dict[str, object], tables: Mapping[str, bytes]
 ) -> str:
     """Return the page with its sections, style, script and the data that it reads; nothing else may run or load.
 
@@ -377,7 +377,7 @@ def _facts(facts: Mapping[str, object]) -> Markup:
     return tag("dl", *(joined([tag("dt", name), tag("dd", fact)]) for name, fact in facts.items()))
 
 
-def _masks(card: Mapping[str, Any]) -> str:
+def _masks(card: Mapping[str, object]) -> str:
     masks = _mapping(card.get("masks"))
     if not masks:
         return ""
@@ -392,7 +392,7 @@ def _masks(card: Mapping[str, Any]) -> str:
     return f"{text}, with {sure}; {WORST_MASKS} in the benchmark's folder shows the worst"
 
 
-def _rounded(value: Any) -> str:
+def _rounded(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return "/".join(_rounded(item) for item in value) if isinstance(value, list) else str(value)

@@ -108,7 +108,7 @@ def open_session(
     return Session(opened.root, rater.strip(), tuple(items), blind)
 
 
-def summarize(benchmark: str | Path) -> dict[str, Any]:
+def summarize(benchmark: str | Path) -> dict[str, object]:
     """The raters with their numbers of answers, the answers by edit, and the agreement, None with one rater."""
     root = Benchmark(benchmark).root
     reviews = read_reviews(root)
@@ -192,7 +192,7 @@ class ReviewServer(ThreadingHTTPServer):
         self.address = f"http://{HOST}:{self.port}/"
         self.hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: Any, client_address: object) -> None:
         """Print nothing about a client that has gone away."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
