@@ -42,7 +42,7 @@ from .models.classifier import Classifier as Classifier
 from .models.opening import list_models as list_models
 from .models.opening import open_model as open_model
 from .models.transforms import Transform as Transform
-from .repair.enhancing import enhance as enhance
+from .repair.measuring import enhance as enhance
 from .repair.run import repair as repair
 from .repair.settings import EnhanceSettings as EnhanceSettings
 from .repair.settings import RepairSettings as RepairSettings

@@ -56,16 +56,20 @@ class Option:
         return help.replace("{values}", ", ".join(f"`{value}`" for value in self.all_values()))
 
 
+T = TypeVar("T")
+
+
 def option(
-    default: Any,
+    default: T,
     help: str | Callable[[], str] | Option,
     metavar: str | None = None,
     flags: tuple[str, ...] = (),
     **others: Any,
-) -> Any:
+) -> T:
     """Return the field of a settings class with this default; help: or a whole `Option` that several classes share."""
     declared = help if isinstance(help, Option) else Option(help, metavar, flags=flags, **others)
-    return field(default=default, metadata={"option": declared})
+    setting: T = field(default=default, metadata={"option": declared})
+    return setting
 
 
 LEAVE_OUT = Option("Leave out photographs whose masks are doubted: a warning, or a low confidence.")

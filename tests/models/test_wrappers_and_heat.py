@@ -11,7 +11,7 @@ from torchvision import transforms as library
 
 from unswayed.errors import UserError
 from unswayed.models import Classifier, Transform
-from unswayed.models.heat import HeatLayer, find_heat_layer
+from unswayed.models.classifier import HeatLayer, find_heat_layer
 from unswayed.models.wrappers import FlipAverage, ObjectCrop, bn_adapt, boxes, tencrop
 
 

@@ -26,8 +26,7 @@ from unswayed.evaluation.inputs import open_pictures
 from unswayed.models.heads import keys_of, trained_on
 from unswayed.models.opening import open_model
 from unswayed.repair import RepairSettings, photographs, repair
-from unswayed.repair.enhancing import enhance
-from unswayed.repair.measuring import EXITS
+from unswayed.repair.measuring import EXITS, enhance
 from unswayed.sources import open_source
 from unswayed.transforms import EditMixture
 

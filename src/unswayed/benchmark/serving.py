@@ -349,6 +349,7 @@ class Service:
         """Put what workers send among the events: one thread for all, since many would fight for the interpreter."""
         while True:
             for ready in wait([self.news, *self.memories]):
+                assert isinstance(ready, Connection)
                 try:
                     if ready is self.news:
                         self.news.recv()

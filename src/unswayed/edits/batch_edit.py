@@ -135,7 +135,7 @@ class BatchEdit(nn.Module):
         shares = np.stack([drawn, 1 - drawn - 1e-6], axis=1)
         if self.backgrounds is not None:
             return (shares * len(self.backgrounds)).astype(np.int64)
-        # Any other lender: so many steps further along the list, which never comes back to the picture itself.
+        # Another lender: so many steps further along the list, which never comes back to the picture itself.
         steps = 1 + (shares * max(len(lenders) - 1, 1)).astype(np.int64)
         donors = lenders[(np.searchsorted(lenders, rows)[:, None] + steps) % len(lenders)]
         donors[:, 0] = np.where(draws.has("background"), donors[:, 0], rows)

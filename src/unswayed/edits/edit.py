@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -113,19 +113,23 @@ class Text:
 Allowed = Range | Choice | Text
 
 
+T = TypeVar("T")
+
+
 def parameter(
-    default: float | str | None,
+    default: T,
     allowed: Allowed,
     explains: str,
     *,
     first: float | None = None,
     shown: Range | None = None,
     hidden: bool = False,
-) -> Any:
+) -> T:
     """Return a dataclass field that declares its allowed values and meaning; in the app, first: the slider's value
     when the page opens, by default `default`; shown: its range, by default `allowed`; hidden: there is no control."""
     metadata = {"allowed": allowed, "explains": explains, "first": first, "shown": shown, "hidden": hidden}
-    return dataclasses.field(default=default, metadata=metadata)
+    declared: T = dataclasses.field(default=default, metadata=metadata)
+    return declared
 
 
 def parameters(edit: Any) -> dict[str, dataclasses.Field[Any]]:
@@ -263,12 +267,12 @@ class Edit(ABC):
         return cls(**values)
 
 
-def blend_start(default: float | None, explains: str = "") -> Any:
+def blend_start(default: T, explains: str = "") -> T:
     """Return the parameter `start` of edits that are blended."""
     meaning = f"share of the noise schedule at which blending starts{explains}"
     return parameter(default, Range(0.0, 1.0), meaning, hidden=True)
 
 
-def where(default: str, explains: str) -> Any:
+def where(default: str, explains: str) -> str:
     """Return the parameter `where` of edits that change the pixels of the object, its background or both."""
     return parameter(default, Choice(("object", "background", "both")), explains)

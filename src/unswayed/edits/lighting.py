@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -63,16 +64,16 @@ def _table(stops: float) -> np.ndarray:
     return np.round(exposed(np.arange(256) / 255, 2.0**stops, np) * 255).astype(np.uint8)
 
 
-def exposed(values: Any, gain: Any, xp: Any) -> Any:
+def exposed(values: Any, gain: Any, xp: ModuleType) -> Any:
     """Return sRGB values in [0, 1] under `gain` times the light; xp: the module of the arrays, numpy or torch."""
     return from_linear((to_linear(values, xp) * gain).clip(None, 1.0), xp)
 
 
-def to_linear(values: Any, xp: Any) -> Any:
+def to_linear(values: Any, xp: ModuleType) -> Any:
     """Return the light of sRGB values, both in [0, 1]."""
     return xp.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
-def from_linear(light: Any, xp: Any) -> Any:
+def from_linear(light: Any, xp: ModuleType) -> Any:
     """Return the sRGB values of light, both in [0, 1]."""
     return xp.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)

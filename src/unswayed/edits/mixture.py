@@ -21,8 +21,9 @@ KINDS = tuple(sorted((name for name in _FACTS if "batch" in _FACTS[name]), key=l
 Span = tuple[float, float]
 
 
-def _span(low: float, high: float, least: float, most: float) -> Any:
-    return field(default=(low, high), metadata={"limits": (least, most)})
+def _span(low: float, high: float, least: float, most: float) -> Span:
+    span: Span = field(default=(low, high), metadata={"limits": (least, most)})
+    return span
 
 
 @dataclass(frozen=True)

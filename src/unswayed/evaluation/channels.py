@@ -15,7 +15,7 @@ from torch.nn.functional import interpolate
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError
 from unswayed.models import Classifier, HeatLayer
-from unswayed.models.heat import find_heat_layer
+from unswayed.models.classifier import find_heat_layer
 from unswayed.sources import Source
 
 from .measures import channel_localization, channel_table

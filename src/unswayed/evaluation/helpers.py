@@ -108,8 +108,8 @@ def helpers(count: int, geometries: Sequence[Geometry]) -> Iterator[queue.Simple
     """One for each of `count` threads, to be taken and put back; None where there can be none."""
     free: queue.SimpleQueue[Helper | None] = queue.SimpleQueue()
     some = [Helper(geometries) for _ in range(count)] if geometries and START == "forkserver" else []
-    for helper in some or [None] * count:
-        free.put(helper)
+    for number in range(count):
+        free.put(some[number] if some else None)
     leaving = threading.Event()
 
     def start() -> None:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as compute
@@ -23,7 +23,7 @@ from .whole import parse_json, read_lines
 if TYPE_CHECKING:
     import polars as pl
 _TYPES = {"text": "string", "integer": "int64", "number": "double", "truth": "bool"}
-_JSON: dict[str, Any] = {"text": str, "integer": int, "number": float, "truth": bool}
+_JSON: dict[str, type] = {"text": str, "integer": int, "number": float, "truth": bool}
 _LONGEST_HEADER = 2**20
 _SMALL = 2**24  # bytes up to which one thread reads a file; its errors name the row
 # What a spreadsheet calculates begins so, after quotes of ours (see `csv_text`); a signed number or a sign does not.

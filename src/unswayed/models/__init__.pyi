@@ -1,8 +1,8 @@
 from .answering import Answer as Answer
 from .answering import Answerer as Answerer
 from .classifier import Classifier as Classifier
+from .classifier import HeatLayer as HeatLayer
 from .heads import fit_head as fit_head
-from .heat import HeatLayer as HeatLayer
 from .objects import Inputs as Inputs
 from .objects import ObjectModel as ObjectModel
 from .opening import list_models as list_models

@@ -17,8 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from unswayed.errors import UserError
 
-from .classifier import Classifier
-from .heat import HeatLayer
+from .classifier import Classifier, HeatLayer
 from .transforms import Transform
 
 OBJECT = 0.4  # of the largest heat: what is hotter counts as the object

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import ModuleType
 
 import cv2
 import numpy as np
@@ -217,7 +217,7 @@ def polygon_mask(polygons: Sequence[Sequence[float]], high: int, wide: int) -> n
     return cv2.resize(fine, (wide, high), interpolation=cv2.INTER_AREA).astype(np.float32) / 255
 
 
-def _pycocotools() -> Any:
+def _pycocotools() -> ModuleType:
     need("coco", "pycocotools")
     from pycocotools import mask as coco
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -88,7 +89,7 @@ def load_masked(entry: Entry, segmenter: str | None) -> Scene:
     return replace(scene, notes=(*scene.notes, str(origin)), mask_origin=origin)
 
 
-def _segmenting() -> Any:
+def _segmenting() -> ModuleType:
     """The module that makes masks; it is named and not imported, because masks are made to the right of sources."""
     return pkgutil.resolve_name("unswayed.masks.segment")
 

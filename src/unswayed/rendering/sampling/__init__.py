@@ -79,7 +79,7 @@ _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 def as_seeds(seeds: Sequence[int], device: torch.device | str = "cpu") -> Tensor:
-    """Any integers as (N,) int64, modulo 2^64."""
+    """Integers as (N,) int64, modulo 2^64."""
     return torch.tensor([_signed(seed) for seed in seeds], dtype=torch.int64, device=device)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unswayed.choices import option
 from unswayed.errors import UserError
@@ -133,7 +133,7 @@ def damaged(path: Path, error: object) -> UserError:
 def stop_asked() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or SIGTERM sets, to finish the current step; the second has its usual effect."""
     asked = threading.Event()
-    before: dict[signal.Signals, Any] = {}
+    before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.set()

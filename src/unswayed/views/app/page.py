@@ -50,8 +50,7 @@ def build_page(studio: Studio, results: Results) -> Any:
     """Return the gradio page, not yet served."""
     import gradio as gr
 
-    from .edit_tab import edit_tab
-    from .results_tabs import browse_tab, compare_tab
+    from .edit_tab import browse_tab, compare_tab, edit_tab
 
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=KEPT, fill_width=True) as page:
         gr.HTML(INTRODUCTION)

@@ -86,13 +86,12 @@ COMMON = {
 FILES = {
     "photographs": ("masks", "edits", "edit", "fragility"),
     "benchmarks": ("build", "import", "export", "verify", "licenses"),
-    "status": ("status",),
     "models": ("models", "fit-head", "evaluate"),
     "analyses": ("analyze", "compare", "check", "plan"),
     "studies": ("factors", "sensitivity", "distribution"),
     "reports": ("demo", "app", "report", "review"),
     "repairs": ("repair", "enhance"),
-    "networks": ("weights", "train-network"),
+    "networks": ("status", "weights", "train-network"),
 }
 
 EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT_TELL, EXIT_WITH_FAILURES = 1, 2, 3, 4

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,6 +21,9 @@ from unswayed.errors import printable
 from . import EXIT_WITH_FAILURES
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.text import Text
+
     from unswayed.jobs.monitor import View
 
 
@@ -85,7 +88,7 @@ class ProgressLine:
             line += f"  {part}" if len(line) + 2 + len(part) <= width else ""
         return line
 
-    def __rich_console__(self, console: object, options: Any) -> Iterator[Any]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         from rich.text import Text
 
         yield Text(self.text(options.max_width), no_wrap=True)

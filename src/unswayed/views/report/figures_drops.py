@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -200,7 +200,7 @@ def _dodged(x: np.ndarray, shift: float, logarithmic: bool) -> np.ndarray:
     return np.exp(moved) if logarithmic else moved
 
 
-def _size(rows: Any) -> str:
+def _size(rows: Iterable[Mapping[str, int]]) -> str:
     counts = sorted({row["n"] for row in rows})
     return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
 
@@ -229,7 +229,7 @@ def against_figure(curve: pl.DataFrame, column: str) -> Figure:
     return figure
 
 
-def _plain(axes: Axes, grid: Any) -> None:
+def _plain(axes: Axes, grid: Literal["x", "y", "both"]) -> None:
     plain(axes, grid, 0.7, "left")
     axes.spines["bottom"].set_color(QUIET)
     axes.margins(x=0.04)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,7 @@ from unswayed.views.text import plural
 from .section import drawing, figure_bytes, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from unswayed.benchmark import Benchmark
@@ -203,7 +204,7 @@ def picture_sheet(rows: Sequence[tuple[Sequence[np.ndarray], Sequence[str]]], na
     panels = figure.subplots(len(rows), wide, squeeze=False)
     for row, (pictures, texts) in enumerate(rows):
         for column in range(wide):
-            axes: Any = panels[row][column]
+            axes: Axes = panels[row][column]
             axes.set_axis_off()
             if column < len(pictures):
                 axes.imshow(pictures[column])
