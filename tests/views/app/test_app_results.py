@@ -16,7 +16,7 @@ from unswayed.views.app import figures
 from unswayed.views.app.photographs import open_sample
 from unswayed.views.app.results import SHOWN, Filter, Results
 from unswayed.views.app.stage import Said, Shown, stage
-from unswayed.views.app.studio import Answer, Studio
+from unswayed.views.app.studio import Answer, Seen, Studio
 from unswayed.views.report.pictures import Album
 
 HOSTILE = "<script>window.hacked=1</script>"
@@ -109,7 +109,14 @@ def test_every_text_is_escaped(results):
         figures.message(HOSTILE, "problem"),
         figures.answer_bars(HOSTILE, answer, answer, 0),
         figures.heat_pair(HOSTILE, [picture, picture], [HOSTILE, HOSTILE]),
-        stage(replace(open_sample("koala"), name=HOSTILE), Shown(picture, picture), HOSTILE, [said], (), [HOSTILE]),
+        stage(
+            replace(open_sample("koala"), name=HOSTILE),
+            Shown(Seen(picture), Seen(picture)),
+            HOSTILE,
+            [said],
+            (),
+            [HOSTILE],
+        ),
         figures.flips_list(results, flips),
         figures.flip_markup(results, flip, [picture, picture], HOSTILE),
     ]

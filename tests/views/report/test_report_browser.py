@@ -292,6 +292,8 @@ def test_on_a_phone_a_touch_filters_opens_and_explores(phone: Visit) -> None:
 def test_nothing_is_wider_than_the_screen_and_no_figure_text_overlaps(visit: Visit, width: int) -> None:
     visit.page.set_viewport_size({"width": width, "height": 900})
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    plot, column = (visit.page.locator(part).first.bounding_box() for part in ("table.forest", ".found"))
+    assert plot["x"] + plot["width"] <= column["x"] + column["width"] + 1, "the worst flip does not cover the numbers"
     overlaps = visit.page.evaluate(
         """() => [...document.querySelectorAll(".drawing svg")].flatMap((svg) => {
             const boxes = [...svg.querySelectorAll("text")].map((it) => [it.textContent, it.getBoundingClientRect()]);

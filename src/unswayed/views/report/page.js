@@ -92,10 +92,10 @@ function describe() {
   const name = make("b", {}, `${choice.model || "All models"}, ${choice.edit ? word(choice.edit) : "all edits"}`);
   const links = [["#drops", "numbers"], ["#flips", "pictures"], ["#explorer", "every photograph"]]
     .filter(([target]) => one(target))
-    .flatMap(([target, text]) => [make("a", { href: target }, text), " "]);
+    .flatMap(([target, text], at) => [at ? ", " : " See ", make("a", { href: target }, text)]);
   const shown = explorer ? explorer.flips(IN_PLACE) : [];
-  const worst = shown.length && flips > shown.length ? ` The ${shown.length} that lose most:` : "";
-  place.append(make("p", {}, name, `: ${flips} right to wrong${blame}; ${gained} wrong to right. See `, ...links, worst));
+  const worst = shown.length && flips > shown.length ? `. The ${shown.length} that lose most:` : links.length ? "." : "";
+  place.append(make("p", {}, name, `: ${flips} right to wrong${blame}; ${gained} wrong to right.`, ...links, worst));
   if (shown.length) place.append(make("ul", { class: "in-place" }, ...shown.map((card) => make("li", {}, card))));
 }
 

@@ -53,19 +53,21 @@ def measure_words(findings: Findings) -> str:
     """Return whether the averages are net of what rendering alone costs and, if not, why."""
     if not any(row["raw"] for row in findings.averages.values()):
         return "what rendering alone costs is subtracted"
-    return f"what rendering alone costs is included, since the control that measures it {_missing_control(findings)}"
+    return f"what rendering alone costs is included, since {_missing_control(findings)}"
 
 
 def _missing_control(findings: Findings) -> str:
-    """Return why a control is missing, as far as the benchmark's manifest records it."""
+    """Return of which edits the control is missing and why, as far as the benchmark's manifest records it."""
     manifest = findings.facts.manifest
+    raw = set(findings.drops.filter("raw")["edit"]) & set(findings.averaged)
+    control = "the control of " + (findings.words[min(raw)] if len(raw) == 1 else f"each of {len(raw)} edits")
     if manifest is None or not {"status", "reason"} <= set(manifest.columns):
-        return "was not evaluated"
+        return f"{control} was not evaluated"
     rows = manifest.filter(pl.col("edit").is_in(list(findings.facts.controls.values())))
     absent = rows.filter((pl.col("status") == "ok").any().over("edit").not_()).drop_nulls("reason")
     if absent.is_empty():
-        return "was not evaluated"
-    return f"could not be made ({str(absent['reason'][0]).partition(':')[0]})"
+        return f"{control} was not evaluated"
+    return f"{control} could not be made ({str(absent['reason'][0]).partition(':')[0]})"
 
 
 def _how_much(findings: Findings) -> str:
