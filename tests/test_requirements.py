@@ -64,10 +64,11 @@ def imported() -> dict[str, set[str]]:
     return {name: files for name, files in found.items() if name not in {*sys.stdlib_module_names, "unswayed", ""}}
 
 
-# Package -> the declared one that always brings it; pandas is named by its own message where it is missing.
+# Package -> the declared one that brings it; pandas is named by its own message where it is missing; without
+# Triton, which is there for GPUs alone, a network runs operation by operation.
 BROUGHT = {
     "click": "typer", "huggingface-hub": "timm", "markupsafe": "jinja2", "pandas": "gradio", "starlette": "gradio",
-    "python-multipart": "gradio",
+    "python-multipart": "gradio", "triton": "torch",
 }  # fmt: skip
 
 

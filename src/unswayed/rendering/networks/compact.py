@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -85,7 +86,9 @@ def _fused() -> Any:
         from . import fused
 
         x = torch.ones(1, 16, 1, 1, dtype=torch.bfloat16, device="cuda").to(memory_format=torch.channels_last)
-        fused.normalized(x, x, None, None, silu=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Triton, about its own defaults
+            fused.normalized(x, x, None, None, silu=True)
     except Exception:
         return None
     return fused

@@ -1,15 +1,21 @@
 """What the compact network does between its convolutions, in one GPU kernel each instead of ten.
 
 As separate operations it takes three quarters of a pass, since each of them reads and writes all numbers. The kernels
-round where those do. Importing this needs Triton, which comes with torch for GPUs.
+round where those do. They need Triton, which comes with torch for GPUs.
 """
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any
+
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
+
+triton: Any = None
+with contextlib.suppress(ImportError):
+    import triton
+    import triton.language as tl
 
 _ELEMENTS = 4096  # numbers that one program holds
 
@@ -44,7 +50,11 @@ def _programs(x: Tensor) -> tuple[tuple[int], int, int, int]:
     return (-(-count // rows),), count, block, rows
 
 
-@triton.jit
+def _kernel(function: Any) -> Any:
+    return function if triton is None else triton.jit(function)
+
+
+@_kernel
 def _normalize(
     x, bias, gain, scale, shift, out, count, channels, pixels, stride,
     BLOCK: tl.constexpr, ROWS: tl.constexpr, BIASED: tl.constexpr, MODULATED: tl.constexpr, SILU: tl.constexpr,
@@ -72,7 +82,7 @@ def _normalize(
     tl.store(out + place, value.to(kind), mask=inside)
 
 
-@triton.jit
+@_kernel
 def _join(x, y, bias, out, count, channels, BLOCK: tl.constexpr, ROWS: tl.constexpr):
     kind = out.dtype.element_ty
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
