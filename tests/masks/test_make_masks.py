@@ -174,4 +174,6 @@ def test_the_command_refuses_a_wrong_box_and_an_unknown_segmenter(photographs, t
     assert (done.returncode, "X,Y,W,H" in done.stderr) == (2, True)
     done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--segmenter", "grabcat")
     assert (done.returncode, "did you mean 'grabcut'" in done.stderr) == (2, True)
+    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "-m", "grabcut")
+    assert (done.returncode, "allowed: --segmenter grabcut" in done.stderr) == (2, True)
     assert not (tmp_path / "masks").exists()

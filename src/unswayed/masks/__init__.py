@@ -96,6 +96,8 @@ class MaskSettings(EngineSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.model in list(SEGMENTERS):
+            raise UserError(f"-m {self.model} is no classifier but makes masks", allowed=f"--segmenter {self.model}")
         if self.model is None and self.label is not None:
             raise UserError("--label needs a classifier", allowed="-m MODEL --label CLASS")
         if self.model is None and self.device is not None:

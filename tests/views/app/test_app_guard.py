@@ -179,6 +179,26 @@ def test_a_page_for_other_computers_needs_its_token_once_in_the_address_and_then
     assert answered(Guard(hello))[0] == 403  # no token: only this computer
 
 
+NEAR = [b"", b"secre", b"secrets", b"Secret", b"%20secret", b"secret%00", b"secret%0a", b"%ff", b"s%C3%A9cret"]
+STARTUP = ("//gradio_api/startup-events", "/gradio_api/startup-events/", "/gradio_api/../gradio_api/startup-events")
+
+
+def test_nothing_but_the_token_itself_opens_the_page():
+    guard = Guard(hello, token="secret")
+    for given in NEAR:
+        queries = (b"token=" + given, b"token=a&token=" + given, b"Token=secret", b"token[]=secret", b"token", given)
+        for query in queries:
+            assert answered(guard, query=query)[0] == 401, query
+        for cookie in (b"unswayed-token=" + given, b"unswayed-token", b"token=secret", b"x=unswayed-token=secret"):
+            assert answered(guard, headers=[(b"cookie", cookie)])[0] == 401, cookie
+    for header in (b"authorization", b"x-token", b"unswayed-token"):
+        assert answered(guard, headers=[(header, b"secret")])[0] == 401
+    for path in STARTUP:
+        assert answered(guard, path=path)[0] == 401, path
+    for origin in (b"http://10.0.0.1", b"http://10.0.0.1:80.evil", b"null", b"http://evil@10.0.0.1:80", b"http://["):
+        assert answered(guard, query=b"token=secret", headers=[(b"origin", origin)])[0] == 403, origin
+
+
 def test_a_page_for_other_computers_starts_and_opens_with_its_token_only():
     with served(AppSettings(models=["lite:0"], host="0.0.0.0")) as (address, _):
         bare, _, token = address.partition("?token=")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
+import random
 import socket
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from mutations import damaged
 
 from unswayed.analyses.alignment import agreement, fleiss_kappa
 from unswayed.benchmark import Benchmark
@@ -128,6 +132,45 @@ def test_a_client_that_stops_in_the_middle_is_not_waited_for(bench, monkeypatch,
             assert client.recv(1000) == b""
         assert asked(server.port, "GET", "/state")[0] == 200
     assert capfd.readouterr().err == ""
+
+
+def test_damaged_requests_are_refused_without_a_word_and_the_next_visitor_is_served(bench, capfd):
+    """Three hundred of them: bytes flipped, cut, repeated or replaced in requests that are answered."""
+    draw, statuses = random.Random(0), Counter()
+    with served(open_session(bench, "ann", limit=4)) as server:
+        common = f"HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nOrigin: http://127.0.0.1:{server.port}\r\n".encode()
+        body = b'{"item": 0, "answer": "valid", "seconds": 1.5}'
+        posting = b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        valid = [b"GET /state " + common + b"\r\n", b"GET /picture/1/edited " + common + b"\r\n"]
+        valid += [b"POST /answer " + common + posting + body] * 2
+        twice = [b"Content-Length: 9\r\nContent-Length: 46\r\n\r\n" + body, b"Host: evil.example\r\n\r\n"]
+        odd = [b"POST /answer " + common + end for end in (*twice, b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello")]
+        odd += [
+            method + b" /state " + common + b"\r\n" for method in (b"HEAD", b"PUT", b"TRACE", b"CONNECT", b"A" * 70000)
+        ]
+        odd += [b"GET http://evil.example/state " + common + b"\r\n", b"GET /" + b"a" * 70000 + b" " + common + b"\r\n"]
+        odd += [b"GET /state " + common + b"X: a\r\n" * 200 + b"\r\n", b"\x16\x03\x01\x02\x00\x01", b"\r\n", b""]
+        for data in [*valid, *odd, *(damaged(draw.choice(valid), draw) for _ in range(300))]:
+            statuses[status_of(server.port, data)] += 1
+        assert asked(server.port, "GET", "/state")[0] == 200
+    assert statuses[200] > 20 and statuses.total() == len(valid) + len(odd) + 300
+    assert set(statuses) <= {None, 200, 400, 403, 404, 414, 415, 431, 501, 505}
+    assert {review.sample_id for review in read_reviews(bench)} <= {row["sample_id"] for row in rows_of(bench)}
+    assert capfd.readouterr().err == ""
+
+
+def status_of(port: int, data: bytes) -> int | None:
+    """The status that the bytes of a request are answered with; None if the connection is closed without one."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client, contextlib.suppress(ConnectionError):
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        words = b"".join(iter(lambda: client.recv(2**16), b"")).split()
+        return int(words[1]) if words and words[0].startswith(b"HTTP/") else None
+    return None
+
+
+def rows_of(bench) -> list[dict[str, Any]]:
+    return Benchmark(bench).manifest.to_pylist()
 
 
 def test_a_pipe_in_the_place_of_a_picture_is_refused(bench):

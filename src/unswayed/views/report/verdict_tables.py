@@ -104,14 +104,17 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     def digits(row: Row) -> int:
         return 4 if row["measure"].startswith("level") else 2
 
-    undecided = "more: about how many more photographs would decide with a power of 80 %, if the value stays."
+    note = "more: about how many more photographs would decide with a power of 80 %, if the value stays."
+    undecided = checks.filter(verdict="cannot tell")
+    if undecided.height and not undecided["more"].null_count():
+        overall += f"; about {undecided['more'].max():,} more photographs would decide"
     columns = [
         *map(Column, ("model", "edit", "measure", "verdict")),
         Column("n", importance=-1),
         Column("value", lambda row: number(row["value"], f".{digits(row)}f")),
         Column("interval", lambda row: interval(row["low"], row["high"], f".{digits(row)}f")),
         Column("limit", lambda row: number(row["threshold"], f".{digits(row)}f")),
-        *([Column("more", importance=1, note=undecided)] if checks.filter(verdict="cannot tell").height else []),
+        *([Column("more", importance=1, note=note)] if undecided.height else []),
     ]
     # The interval of a check does not explain these verdicts.
     explained = checks.filter((pl.col("verdict") == "not measured") | (pl.col("reason") == SAME_WEIGHTS))
