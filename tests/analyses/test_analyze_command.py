@@ -76,3 +76,11 @@ def test_a_folder_of_failures_alone_says_which(tmp_path):
         "warning: the last evaluation of a failed with: no such weights; it has no numbers"
     )
     refusal(found, "contains no predictions")
+
+
+def test_the_next_command_is_not_refused_for_a_model_that_is_a_program(tmp_path):
+    """Before, the report that `analyze` proposed for one's own `python:` model ended with exit code 2."""
+    there = folder(tmp_path / "p", {"python:model.py:load": frame(random_answers(0, 30, SHARES))})
+    lines = analyze(there, "-e", "size-0.1", "--resamples", 20).stderr.splitlines()
+    assert lines[-2] == f"next: unswayed report {there} -o report.html --heat-maps 0"
+    assert "--trust" in lines[-1] and "runs the code" in lines[-1]

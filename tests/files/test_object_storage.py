@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import time
@@ -232,3 +233,32 @@ def test_a_network_that_does_not_answer_is_told_within_seconds(store: Store, mon
         assert "within 1 seconds" in told
         assert time.monotonic() - started < 30
     store.forget()
+
+
+@pytest.mark.parametrize("kind", ["error", "nothing", "half"])
+def test_requests_that_fail_now_and_then_change_nothing(
+    kind: str, store: Store, local: Path, machine: Path, monkeypatch
+) -> None:
+    asked, faults = itertools.count(1), []
+
+    def now_and_then(method: str, path: str) -> str | None:
+        if next(asked) % 6 or (kind == "half" and method != "GET"):
+            return None
+        faults.append((method, path))
+        return kind
+
+    unsteady = f"bucket/unsteady-{kind}".replace(" ", "-")
+    monkeypatch.setattr(store, "fault", now_and_then)
+    printed(*BUILD, "-o", store.address(unsteady))
+    monkeypatch.setenv("UNSWAYED_CACHE", str(machine / "another"))
+    assert "no problems" in printed("verify", store.address(unsteady))
+    assert len(faults) > 3
+    monkeypatch.undo()
+    assert store.contents(unsteady) == folder(local / "bench")
+
+
+def test_half_of_an_object_is_never_taken_for_all_of_it(built, store: Store, machine: Path, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "fault", lambda method, path: "half as all" if "manifest.parquet" in path else None)
+        refusal(run_cli("verify", store.address(BENCH)), "manifest.parquet: only ", " of its ", " bytes arrived")
+    assert "no problems" in printed("verify", store.address(BENCH))

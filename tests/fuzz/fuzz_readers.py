@@ -22,6 +22,7 @@ from pathlib import Path
 
 from data_readers import arrays, checkpoints, coco, oxford_pet, pickles, tars, voc
 from fuzzing import Reader, fuzz, own_folder
+from model_readers import exported, onnx, openvino, tflite, torchscript
 from record_readers import (
     benchmark_card,
     chat_replies,
@@ -62,7 +63,16 @@ READERS: dict[str, Callable[[], Reader]] = {
     "processors": processors,
     "probes": probes,
 }
+# A runtime in native code may end the process, so these are read in processes of their own only.
+NATIVE: dict[str, Callable[[], Reader]] = {
+    "onnx": onnx,
+    "openvino": openvino,
+    "tflite": tflite,
+    "torchscript": torchscript,
+    "exported": exported,
+}
 FOUND = Path(__file__).parent / "found"  # <reader>-….bin: inputs that once escaped
+ALL = {**READERS, **NATIVE}
 LOT = 10_000  # inputs of one process
 SLOWEST = 5.0  # seconds of CPU time for one input
 LONGEST = 1800  # seconds for one lot, if the reader hangs where Python cannot interrupt it
@@ -96,7 +106,7 @@ def _run_lot(name: str, seed: int, inputs: int, keep: Path) -> None:
     faulthandler.dump_traceback_later(LONGEST, exit=True)
     current = keep / f"{name}-{seed}-current.bin"
     with own_folder(), limited_memory():
-        for number, (data, what) in enumerate(fuzz(READERS[name](), drawn(name, seed), inputs, SLOWEST, current)):
+        for number, (data, what) in enumerate(fuzz(ALL[name](), drawn(name, seed), inputs, SLOWEST, current)):
             (keep / f"{name}-{seed}-{number}.bin").write_bytes(data)
             (keep / f"{name}-{seed}-{number}.txt").write_text(what, errors="replace")
     current.unlink()
@@ -109,7 +119,7 @@ def run(names: Sequence[str], inputs: int, processes: int, seed: int, keep: Path
         os.environ.setdefault(variable, "1")
     with own_folder():
         for name in names:
-            READERS[name]()  # imports what it needs once, for all processes
+            ALL[name]()  # imports what it needs once, for all processes
     fork = multiprocessing.get_context("fork")
     waiting = [(name, seed + done, min(LOT, inputs - done)) for name in names for done in range(0, inputs, LOT)][::-1]
     left, done, spent = Counter(name for name, *_ in waiting), Counter[str](), Counter[str]()
@@ -145,7 +155,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the inputs that escape, default: a temporary one")
-    parser.add_argument("readers", nargs="*", help=f"of {', '.join(READERS)}")
+    parser.add_argument("readers", nargs="*", help=f"of {', '.join(ALL)}")
     given = parser.parse_args()
     keep = Path(given.keep or tempfile.mkdtemp(prefix="unswayed-escapes-"))
     keep.mkdir(parents=True, exist_ok=True)

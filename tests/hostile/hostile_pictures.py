@@ -1,19 +1,21 @@
 """Pictures that are made to end a run, to take all memory or time, or to write into the terminal; and what reads them.
 
-PYTHONPATH=tests/support python tests/hostile/hostile_pictures.py      builds and evaluates all of them, one line each;
-                                                                       exit code 1 if one of them costs more than a row
+PYTHONPATH=tests/support python tests/hostile/hostile_pictures.py      builds and evaluates all of them; exit code 1
+                                                                       if one of them costs more than a row
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import struct
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,7 +211,7 @@ def write_pictures(folder: Path, few: bool = False) -> dict[str, Path]:
     written["class with a newline"] = _put(folder, "a\n::error::class/x1.png", saved("PNG"))
     written["class with ESC"] = _put(folder, "a\x1b[31mclass/x2.png", saved("PNG"))
     links = {"device": "/dev/zero", "loop": "link-loop.png", "nowhere": "no/such.png", "memory": "/proc/self/mem"}
-    for name, target in {**links, "folder": "/tmp", "good": str(written[f"{GOOD}-0"])}.items():
+    for name, target in {**links, "folder": str(folder / "masks"), "good": str(written[f"{GOOD}-0"])}.items():
         place = _put(folder, f"thing/link-{name}.png", b"")
         place.unlink()
         place.symlink_to(target)
@@ -238,14 +240,15 @@ def _mask() -> bytes:
 
 @dataclass
 class Ran:
-    """What a command did: exit code, seconds of CPU, the most memory of all its processes together, and its output."""
+    """What a command did: exit code, seconds of CPU, the most memory of all its processes together, its output, and how
+    many rows of each status there are."""
 
     code: int
     cpu: float
     memory: float
     output: str
     seconds: float = 0.0
-    rows: dict[str, tuple[str, str]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
 
 
 def run(arguments: list[str], limit: float = 600.0) -> Ran:
@@ -275,7 +278,57 @@ def run(arguments: list[str], limit: float = 600.0) -> Ran:
             if time.monotonic() - begun > limit:
                 for one in [*process.children(recursive=True), process]:
                     one.kill()
-            time.sleep(0.1)
+            time.sleep(0.5)
         log.seek(0)
         text = log.read().decode(errors="surrogateescape")
     return Ran(process.returncode, sum(cpu.values()), peak, text, time.monotonic() - begun)
+
+
+def attacks(folder: Path, few: bool = False) -> Iterator[tuple[str, Ran, list[str]]]:
+    """Build and evaluate all hostile pictures: the name of each command, what it did, and what it must not do."""
+    import pyarrow.parquet as parquet
+
+    written = write_pictures(folder / "source", few)
+    limit = MOST_SECONDS * len(written)
+    bench, predictions = folder / "bench", folder / "predictions"
+    building = ["build", f"folder:{folder / 'source'}", "-o", str(bench), "--recipe", "original,size-0.1"]
+    ran = run([*building, "--renderer", "paste", "--workers", "1"], limit)
+    problems = wrong(ran)
+    if not problems:
+        rows = parquet.read_table(bench / "manifest.parquet", columns=["source_id", "status"]).to_pylist()
+        good = [row["status"] for row in rows if row["source_id"].rpartition("/")[2].startswith(GOOD)]
+        ran.rows = dict(Counter(row["status"] for row in rows))
+        problems += [] if good and set(good) == {"ok"} else [f"the good photographs are {good}"]
+    yield f"build, {len(written)} pictures", ran, problems
+    given = ["evaluate", f"images:{folder / 'source' / 'images'}", "-m", "lite:0", "-o", str(predictions)]
+    ran = run([*given, "--device", "cpu"], limit)
+    problems = wrong(ran)
+    cards = [json.loads(path.read_text()) for path in predictions.glob("*.json")]
+    if not problems and not any(card.get("rows", 0) >= 2 and card.get("unreadable") for card in cards):
+        problems.append("no card with rows and pictures that cannot be read")
+    yield f"evaluate, {len(written)} pictures", ran, problems
+
+
+def wrong(ran: Ran) -> list[str]:
+    """What a command did that no picture may cause."""
+    found = [f"the output holds {shown!r}" for shown in SHOWN if shown in ran.output]
+    found += [] if ran.code in (0, 4) else [f"exit code {ran.code}: {ran.output[-300:]}"]
+    found += [] if ran.memory < MOST_MEMORY else [f"{ran.memory:.0f} MB"]
+    return found
+
+
+def main() -> None:
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        for name, ran, problems in attacks(Path(folder)):
+            print(
+                f"{name}: exit {ran.code}, {ran.cpu:.0f} s of CPU, {ran.memory:.0f} MB, {ran.rows or ''}",
+                *problems,
+                sep="\n  ",
+            )
+            failed |= bool(problems)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@ import zipfile
 import cv2
 import numpy as np
 import pytest
+from hostile_pictures import scans
 from PIL import Image
 
 from unswayed.errors import BadPicture
@@ -319,3 +320,12 @@ def test_the_gray_border_of_a_trimap_is_divided_and_a_soft_rim_is_not():
     rim[8:32, 8:32] = 128
     rim[9:31, 9:31] = 255
     assert (read_mask(encoded(Image.fromarray(rim))) == rim.astype(np.float32) / 255).all()
+
+
+def test_a_jpeg_file_of_endless_scans_is_refused_and_what_follows_a_picture_does_not_count():
+    """Before, 50,000 empty passes over a large picture took hours and could not be interrupted."""
+    with pytest.raises(BadPicture, match="take too long to read"):
+        read_picture(scans(64, 48, 101))
+    assert read_picture(scans(64, 48, 20)).shape == (48, 64, 3)
+    film = b"\xff\xda" * 500  # as a telephone puts it behind a photograph
+    assert read_picture(encoded(Image.new("RGB", (32, 24)), "JPEG") + film).shape == (24, 32, 3)

@@ -33,7 +33,8 @@ _CODES = {"s3": "AccessDenied", "gs": "forbidden", "az": "AuthorizationPermissio
 
 class Store:
     """A storage service that the environment leads to: the names of the objects written, less locks and heartbeats,
-    what to do before each is stored, and which requests are refused with which status."""
+    what to do before each is stored, which requests are refused with which status, and which are answered wrongly:
+    with an error of the service, not at all, with half of the content, or with half as if that were all of it."""
 
     def __init__(self, scheme: str, port: int) -> None:
         self.scheme = scheme
@@ -42,6 +43,7 @@ class Store:
         self.before: Callable[[], object] | None = None
         self.refusal: int | None = None
         self.refused = "write"
+        self.fault: Callable[[str, str], str | None] = lambda method, path: None
         self.writing = threading.Lock()
 
     def address(self, name: str) -> str:
@@ -142,16 +144,27 @@ def serving(scheme: str, folder: Path) -> Iterator[Store]:
             protocol_version = "HTTP/1.1"
 
             def handle_request(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                fault = store.fault(self.command, self.path)
+                if fault == "nothing" or len(body) < length:  # a client that was killed has not sent all
+                    self.close_connection = True
+                    return
                 status, headers, data = store.answer(self.command, self.path, self.headers.items(), body)
+                if fault == "error":
+                    status, headers, data = 503, [], _XML.format(code="SlowDown", secret=SECRET).encode()
                 self.send_response_only(status)
+                left_out = ["connection", "content-length", "transfer-encoding"]
+                left_out += ["x-amz-checksum", "x-goog-hash", "content-md5"] if fault == "half as all" else []
                 for name, value in headers:
-                    if name.lower() not in ("connection", "content-length", "transfer-encoding"):
+                    if not name.lower().startswith(tuple(left_out)):
                         self.send_header(name, value)
                 length = dict(headers).get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
-                self.send_header("Content-Length", length)
+                half = data[: len(data) // 2]
+                self.send_header("Content-Length", str(len(half)) if fault == "half as all" else length)
                 self.end_headers()
-                self.wfile.write(data)
+                self.wfile.write(half if fault in ("half", "half as all") else data)
+                self.close_connection = fault == "half"
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
 

@@ -218,7 +218,15 @@ def _download(root: Path, remote: str, entries: Mapping[str, Entry]) -> None:
             status = path.stat()
         except FileNotFoundError:
             return None
-        return [entry.token, status.st_size, status.st_mtime_ns] if status.st_size == entry.size else None
+        if status.st_size == entry.size:
+            return [entry.token, status.st_size, status.st_mtime_ns]
+        if (now := objects.listed(f"{remote}/{name}" if name else remote).get("")) is None:
+            return None
+        if now.token == entry.token:  # nobody has written another one meanwhile
+            path.unlink(missing_ok=True)
+            short = f"only {status.st_size:,} of its {entry.size:,} bytes arrived"
+            raise UserError(f"cannot read {remote}/{name}: {short}", run="the same command again")
+        return None
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="download") as pool:
         now = dict(zip(entries, pool.map(settle, entries), strict=True))

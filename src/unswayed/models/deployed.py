@@ -323,6 +323,7 @@ def _load_torchscript(path: Path, settings: Settings, device: str) -> Runtime:
 def _load_pt2(path: Path, settings: Settings, device: str) -> Runtime:
     from torch.export.passes import move_to_device_pass
 
+    logging.getLogger("torch.export").setLevel(logging.CRITICAL)  # it prints a traceback of its own for a damaged file
     program = move_to_device_pass(torch.export.load(str(path)), device)
     entry = program.graph_signature.user_inputs[0]
     [node] = [node for node in program.graph.nodes if node.name == entry]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import stat
 import struct
 import warnings
@@ -47,6 +48,8 @@ _OTHER_KINDS = (
     (b"\x93NUMPY", "a NumPy array"),
 )
 
+MOST_SCANS = 100  # of a JPEG file; encoders make about ten, and each costs as much time as the whole picture
+_JPEG_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # those within the data of a scan left out
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # the JPEG markers with the size of the picture
 _PLAIN_CHUNKS = frozenset((b"IHDR", b"IDAT", b"IEND", b"pHYs", b"tIME", b"sRGB", b"gAMA", b"cHRM"))
 
@@ -273,7 +276,18 @@ def _data(file: File, name: str = "the picture") -> tuple[bytes, str]:
         data, name = (file, name) if isinstance(file, bytes) else (file.read(), str(getattr(file, "name", name)))
     if not data:
         raise BadPicture(f"{name}: the file is empty")
+    if data[:2] == b"\xff\xd8" and data.count(b"\xff\xda") > MOST_SCANS and _scans(data) > MOST_SCANS:
+        raise BadPicture(f"{name}: it would take too long to read", allowed=f"JPEG of at most {MOST_SCANS} scans")
     return data, name
+
+
+def _scans(data: bytes) -> int:
+    """How often a JPEG file passes over its picture, counted as far as one more than MOST_SCANS."""
+    count, start = 0, 2
+    while (marker := _JPEG_MARKER.search(data, start)) is not None and marker[0] != b"\xff\xd9" and count <= MOST_SCANS:
+        count += marker[0] == b"\xff\xda"
+        start = marker.end() + int.from_bytes(data[marker.end() : marker.end() + 2])
+    return count
 
 
 @contextlib.contextmanager

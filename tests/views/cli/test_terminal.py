@@ -95,11 +95,14 @@ def test_no_help_shows_a_type_for_an_option_that_takes_no_value() -> None:
 
 def test_build_and_evaluate_end_with_the_next_command(tmp_path: Path) -> None:
     bench = tmp_path / "bench"
-    arguments = ("-o", bench, "--recipe", "color-gray", "--renderer", "paste", "--limit", 1, "--quality", "off")
+    recipe = ("--recipe", "color-gray,background-simple", "--renderer", "paste")
+    arguments = ("-o", bench, *recipe, "--limit", 1, "--quality", "off")
     built = run_cli("build", "sample", *arguments)
     assert (
         built.stderr.splitlines()[-1] == f"next: unswayed evaluate {bench} -m lite:0 -m lite:2 -o {bench}-predictions"
     )
+    skipped = "skipped: inversion 1, background-simple 1: needs a diffusion network (--renderer diffusion)"
+    assert skipped in built.stdout.splitlines()
     evaluated = run_cli("evaluate", bench, "-m", "lite:0", "-o", tmp_path / "predictions")
     assert evaluated.stderr.splitlines()[-1] == f"next: unswayed analyze {tmp_path / 'predictions'}"
     assert "next:" not in run_cli("build", "sample", *arguments, "--json").output

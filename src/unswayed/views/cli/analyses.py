@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -48,6 +49,7 @@ def analyze(
     - `unswayed analyze predictions/ --table fits`
     - `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
+    from unswayed.evaluation.named_models import refuse_programs
     from unswayed.views.report import drop_tables
     from unswayed.views.report.figures_drops import against_figure
     from unswayed.views.report.section import SUFFIXES, figure_bytes
@@ -69,7 +71,8 @@ def analyze(
     frame = unswayed.analyze(predictions, rows)
     models = settings.models if settings.groups is None else None
     remarks = drop_tables.remark_lines(predictions, models, settings.common)
-    say(*remarks)
+    if chosen != "table" or output is not None or not sys.stdout.isatty():  # a table repeats them
+        say(*remarks)
     if against is not None:
         curve = drop_tables.along(frame, against, settings.edits)
         title = f"Dropped accuracy along {against}"
@@ -90,7 +93,12 @@ def analyze(
         return
     typer.echo(content.decode(), nl=False)
     if chosen == "table":
-        next_command(f"unswayed report {address(predictions)} -o report.html")
+        try:
+            refuse_programs(predictions)
+            next_command(f"unswayed report {address(predictions)} -o report.html")
+        except UserError:
+            next_command(f"unswayed report {address(predictions)} -o report.html --heat-maps 0")
+            say("(--trust instead of --heat-maps 0 runs the code of the models, for heat maps)")
 
 
 def compare(

@@ -69,6 +69,8 @@ def _print_built(built: Built, scenes: Source) -> None:
     more = " …" if len(built.classes) > 20 else ""
     count = f"{len(built.classes)} class{'es' * (len(built.classes) != 1)}"
     print(f"{count}: {classes}{more}" if built.classes else "no scene has a label")
+    for why, edits in _skipped(built).items():
+        print(f"skipped: {', '.join(edits)}: {why}")
     warn(built.warnings)
     if built.invalid or built.left_out:
         print(
@@ -88,6 +90,22 @@ def _print_built(built: Built, scenes: Source) -> None:
         known = set(built.classes) <= set(imagenet().classes)
         models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
         next_command(f"unswayed evaluate {where} {models} -o {where}-predictions")
+
+
+def _skipped(built: Built) -> dict[str, list[str]]:
+    """Why pictures were skipped, with the edits and how many of each."""
+    from unswayed.benchmark import Benchmark
+
+    reasons, found = defaultdict(list), defaultdict(list)
+    if built.counts.get("skipped") and not built.unfinished:
+        for row in Benchmark(built.root).manifest.select(["edit", "status", "reason"]).to_pylist():
+            if row["status"] == "skipped":
+                reasons[row["edit"]].append(row["reason"])
+    for edit, given in reasons.items():
+        network = given[0].startswith("needs a diffusion network: ")
+        why = "needs a diffusion network (--renderer diffusion)" if network else given[0]
+        found[why if network or len({*given}) == 1 else f"such as {why}"].append(f"{edit} {len(given)}")
+    return found
 
 
 def import_(

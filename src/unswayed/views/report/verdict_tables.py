@@ -107,7 +107,8 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     note = "more: about how many more photographs would decide with a power of 80 %, if the value stays."
     undecided = checks.filter(verdict="cannot tell")
     if undecided.height and not undecided["more"].null_count():
-        overall += f"; about {undecided['more'].max():,} more photographs would decide"
+        masks = " and mended masks" if undecided["reason"].str.contains("mend them").any() else ""
+        overall += f"; about {undecided['more'].max():,} more photographs{masks} would decide"
     columns = [
         *map(Column, ("model", "edit", "measure", "verdict")),
         Column("n", importance=-1),
