@@ -30,6 +30,8 @@ class UserError(Exception):
     """
 
     def __init__(self, given: str, *, allowed: str | None = None, run: str | None = None) -> None:
+        # A file's name may be no text; what a message says of it must be.
+        given = given.encode(errors="backslashreplace").decode()
         self.given, self.allowed, self.run = given, allowed, run
         parts = {"allowed": allowed, "run": run}
         super().__init__("\n".join([given, *(f"{name}: {text}" for name, text in parts.items() if text is not None)]))

@@ -223,3 +223,7 @@ def test_a_pattern_covers_edits_of_the_benchmark_that_were_not_measured(tmp_path
     checks = run_checks(predictions, Rules(max_drop={"size-*": 90.0})).checks
     assert dict(checks.select("edit", "verdict").iter_rows()) == {"size-0.1": "pass", "size-0.2": "not measured"}
     assert verdict(checks) == "not measured"
+
+
+def test_one_model_is_not_split_into_its_letters():
+    assert read_rules(None, models="lite:0", min_accuracy={"original": 75.0}).models == ("lite:0",)

@@ -18,6 +18,9 @@ def test_what_is_no_picture_is_recorded_and_the_rest_is_evaluated(own_models: st
     for number in range(4):
         Image.new("RGB", (40, 40), (200, 20, 20)).save(folder / f"{number}.png")
         Image.new("RGB", (40, 40), (20, 200, 20)).save(folder.parent / "green" / f"{number}.png")
+    # Before, a name that is no text ended the run with a traceback.
+    Image.new("RGB", (40, 40), (200, 20, 20)).save(folder / os.fsdecode(b"a\xff\xfe.png"))
+    (folder / os.fsdecode(b"b\xff.png")).write_bytes(b"no picture")
     os.symlink("/nonexistent", folder / "nowhere.png")
     os.symlink("circle.png", folder / "circle.png")
     os.symlink("/dev/zero", folder / "device.png")
@@ -27,6 +30,6 @@ def test_what_is_no_picture_is_recorded_and_the_rest_is_evaluated(own_models: st
     spec = f"{own_models}good"
     done = run_cli("evaluate", f"images:{folder.parent}", "-m", spec, "-o", tmp_path / "out", "--device", "cpu", code=0)
     [card] = cards(tmp_path / "out").values()
-    assert card["rows"] == 8
+    assert card["rows"] == 9
     assert {name.split("/")[0] for name in card["unreadable"]} >= {"red--nowhere", "red--circle", "red--empty"}
     assert "Traceback" not in done.output

@@ -311,7 +311,8 @@ def attacks(folder: Path, few: bool = False) -> Iterator[tuple[str, Ran, list[st
 
 def wrong(ran: Ran) -> list[str]:
     """What a command did that no picture may cause."""
-    found = [f"the output holds {shown!r}" for shown in SHOWN if shown in ran.output]
+    lines = ran.output.split("\n")
+    found = [f"the output holds {shown!r}: {line!r:.300}" for shown in SHOWN for line in lines if shown in line][:9]
     found += [] if ran.code in (0, 4) else [f"exit code {ran.code}: {ran.output[-300:]}"]
     found += [] if ran.memory < MOST_MEMORY else [f"{ran.memory:.0f} MB"]
     return found

@@ -101,14 +101,14 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
         except OSError:  # a link that leads nowhere, which is recorded as unreadable when it is read
             size, changed = -1, 0
         # To avoid reading fifty thousand photographs twice, they are identified by name, size and modification time.
-        digest.update(canonical([entry.id, path.name, entry.label, size, changed]).encode())
+        digest.update(canonical([entry.id, _name(path), entry.label, size, changed]).encode())
         # Copies of one folder are the same pictures, so the modification time is not part of their identity.
-        parts.append([entry.id, path.name, size])
+        parts.append([entry.id, _name(path), size])
     rows = []
     for entry, path, picture in zip(source.entries, files, picture_hashes(parts), strict=True):
         corrupted = corruption_of(path.as_posix())
         edit = ORIGINAL if corrupted is None else f"{corrupted[0]}-{corrupted[1]}"
-        named = (f"{entry.id}/{edit}/0", entry.id, path.name, edit)
+        named = (f"{entry.id}/{edit}/0", entry.id, _name(path), edit)
         rows.append(Picture(*named, 0, entry.label, str(path), picture=picture))
     described: dict[str, object] = {
         "spec": spec,
@@ -118,6 +118,11 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
         "identity": identity_of({"kind": "images"}, source.labels.to_json(), rows),
     }
     return Pictures(spec, source.labels, tuple(rows), described, remarks=source.remarks)
+
+
+def _name(path: Path) -> str:
+    """The name of a file as text, which on Linux it need not be."""
+    return path.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _of_benchmark(spec: str, limit: int | None, verified: bool) -> Pictures:

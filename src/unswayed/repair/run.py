@@ -31,7 +31,7 @@ from unswayed.specs import slug_of, split_alias
 
 from .family import FROM_SCRATCH, check_trainable, family_of
 from .fine_tuning import FineTuning, Progress
-from .measuring import ORIGINAL, Answers, Row, Verdict, before_and_after, folder_rows, read_answers, verdict
+from .measuring import FEWEST, ORIGINAL, Answers, Row, Verdict, before_and_after, folder_rows, read_answers, verdict
 from .photographs import Photograph, Photographs, listed, split
 from .settings import ARMS, RepairSettings
 
@@ -107,6 +107,9 @@ def repair(
         steps.by_name[base.name] = model
     if data.left_out:
         steps.note(f"{data.left_out} photographs are not trained on, since they are also measured on")
+    if benchmark is None and len(data.test) < FEWEST:
+        few = f"{len(data.test)} photographs are held out to be measured on, and a verdict needs {FEWEST}"
+        steps.note(f"warning: {few}: a larger --held-out, more photographs, or --benchmark BENCH")
     busy = f"another process repairs a model in {folder}"
     with alone(folder / LOCK, busy, run="the same command again when it has ended"):
         sets = steps.read(Path(cache or folder / "removed"))

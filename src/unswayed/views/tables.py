@@ -234,7 +234,7 @@ def _terminal(table: Table, content: _Content, color: bool) -> str:
         parts.append(_printed(grid, color).strip("\n"))
     left_out = [column.heading for index, column in enumerate(content.columns) if index not in widths]
     left_out = [heading.strip() for heading in left_out if heading != table.blocks]
-    more = f"Also measured, with --format csv or json: {', '.join(left_out)}." if left_out else ""
+    more = f"Not shown at this width: {', '.join(left_out)}." if left_out else ""
     words = " ".join(part for part in (content.notes, more) if part)
     notes = ["", *textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)] if words else []
     # A line that begins with two colons would be a command of a workflow that prints the table.

@@ -68,6 +68,7 @@ def test_an_undecided_check_shows_in_80_columns_how_many_photographs_would_decid
     text = run_cli("check", there, *limits, code=3, env={"COLUMNS": "80"}).stdout
     (heading,) = (line for line in text.splitlines() if line.split()[:2] == ["edit", "measure"])
     (row,) = (line for line in text.splitlines() if line.split()[:1] == ["size-0.05"])
+    assert re.match(r"unswayed check: cannot tell; about [\d,]+ more photographs would decide", text)
     assert heading.split()[-2:] == ["limit", "more"]
     assert re.fullmatch(r"[\d,]+", row.split()[-1]) and row.split()[-2] == "20.00"
 

@@ -187,3 +187,18 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
     lines = csv_text(table).splitlines()[1:]
     assert [line.split(",")[0].strip('"')[:2] for line in lines] == ["'=", "'@", "'+", "'-", "a="]
     assert [line.rpartition(",")[2] for line in lines] == ["-20", "+0.5", '""', "-", "−1"]
+
+
+def test_classes_whose_names_are_commands_of_a_terminal_or_a_workflow_are_printed_as_text(tmp_path):
+    """Before, `build` printed the names of the classes as they are."""
+    for name in ("a\n::error::b", "c\x1b[31md"):
+        for place, color in (("images", 90), ("masks", 255)):
+            path = tmp_path / "photographs" / place / name / f"{len(name)}.png"
+            path.parent.mkdir(parents=True)
+            picture = Image.new("L", (64, 48), 0 if place == "masks" else 160)
+            picture.paste(color, (20, 12, 40, 36))
+            picture.save(path)
+    source = f"folder:{tmp_path / 'photographs'}"
+    done = run_cli("build", source, "-o", tmp_path / "b", "--recipe", "size=0.1", "--renderer", "paste", code=0)
+    assert "2 classes: a ::error::b 1, c [31md 1" in done.stdout.splitlines()
+    assert "\x1b" not in done.output

@@ -13,7 +13,7 @@ import unswayed
 from unswayed.benchmark.exporting import EXPORTERS
 from unswayed.benchmark.settings import BuildSettings, ExportSettings, ImportSettings
 from unswayed.choices import Option, option
-from unswayed.errors import UserError
+from unswayed.errors import UserError, printable
 from unswayed.files.storage import address
 from unswayed.labels import imagenet
 from unswayed.sources import list_sources
@@ -68,9 +68,9 @@ def _print_built(built: Built, scenes: Source) -> None:
     classes = ", ".join(f"{name} {number}" for name, number in list(built.classes.items())[:20])
     more = " …" if len(built.classes) > 20 else ""
     count = f"{len(built.classes)} class{'es' * (len(built.classes) != 1)}"
-    print(f"{count}: {classes}{more}" if built.classes else "no scene has a label")
+    print(printable(f"{count}: {classes}{more}") if built.classes else "no scene has a label")
     for why, edits in _skipped(built).items():
-        print(f"skipped: {', '.join(edits)}: {why}")
+        print(printable(f"skipped: {', '.join(edits)}: {why}"))
     warn(built.warnings)
     if built.invalid or built.left_out:
         print(
@@ -195,7 +195,7 @@ def verify(
         verdict = unswayed.verify(benchmark, workers, report=show)
     if not gave_json(as_json, verdict.to_json()):
         for problem in verdict.problems:
-            print(problem)
+            print(printable(str(problem)))
         problems = f"{len(verdict.problems)} problems" if verdict.problems else "no problems"
         print(f"{address(benchmark)}: {verdict.rows} rows, {verdict.files} files: {problems}")
     if not verdict.passed:

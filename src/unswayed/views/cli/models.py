@@ -12,6 +12,7 @@ import typer
 
 import unswayed
 from unswayed.choices import Option
+from unswayed.errors import printable
 from unswayed.evaluation.settings import EvaluateSettings, HeadSettings
 from unswayed.files.storage import address, shown
 from unswayed.views.tracking import chosen_trackers
@@ -133,7 +134,7 @@ def evaluate(
         for name in evaluated:
             stored = f"{called[name]} (stored as {name})" if name in called else name
             again = " (already evaluated)" if name in done.skipped else ""
-            print(f"  {stored}: {_accuracy(by_model[name])}{again}")
+            print(printable(f"  {stored}: {_accuracy(by_model[name])}{again}"))
         next_command(f"unswayed analyze {address(done.folder)}")
     if evaluated:
         record_results(output, trackers, evaluated)

@@ -235,12 +235,12 @@ def _print(folder: Path, state: dict[str, Any]) -> None:
         if state["models"]:
             print_rows(tuple(state["models"][0]), [tuple(model.values()) for model in state["models"]])
     for run in state["runs"]:
-        process = f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})"
+        process = printable(f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})")
         if not run["alive"]:
             print(f"{process}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume")
             continue
         rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
         left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
-        print(f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}")
+        print(printable(f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"))
         for remark in run.get("remarks") or []:
-            print(f"  {remark}")
+            print(printable(f"  {remark}"))

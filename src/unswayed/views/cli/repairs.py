@@ -89,8 +89,8 @@ def repair(
     warn(done.warnings)
     result = read_result(output)
     if not gave_json(as_json, result):
-        title = f"{done.verdict}: {done.reason}"
-        print(format_table(repair_table(result), title=title, digits=1, notes=f"{output / RESULT}"), end="")
+        title, notes = f"{done.verdict}: {done.reason}", f"All numbers: {output / RESULT}."
+        print(format_table(repair_table(result), title=title, digits=1, notes=notes), end="")
         print(
             f"{done.counts['train']} photographs trained on, {done.counts['train_without_mask']} of them without a "
             f"mask and so never edited; {done.counts['validation']} to choose the epoch, {done.counts['held_out']} "
