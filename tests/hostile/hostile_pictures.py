@@ -174,6 +174,15 @@ def _patched(data: bytes, behind: bytes, offset: int, new: bytes) -> bytes:
     return data[:start] + new + data[start + len(new) :]
 
 
+MODEL = """
+from torch import nn
+from unswayed.models import Classifier, Transform
+
+def load():
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 3))
+    labels = ["a\\n::error::class", "a\\x1b[31mclass", "thing"]
+    return Classifier(network, Transform(32, 32, mean=(0.5,) * 3, std=(0.25,) * 3), labels=labels)
+"""
 NAMES = {
     "newline": "a\n::error::b.png",
     "escape": "a\x1b[2Jb.png",
@@ -296,12 +305,13 @@ def attacks(folder: Path, few: bool = False) -> Iterator[tuple[str, Ran, list[st
     problems = wrong(ran)
     if not problems:
         rows = parquet.read_table(bench / "manifest.parquet", columns=["source_id", "status"]).to_pylist()
-        good = [row["status"] for row in rows if row["source_id"].rpartition("/")[2].startswith(GOOD)]
+        good = [row["status"] for row in rows if row["source_id"].startswith(f"thing--{GOOD}-")]
         ran.rows = dict(Counter(row["status"] for row in rows))
         problems += [] if good and set(good) == {"ok"} else [f"the good photographs are {good}"]
     yield f"build, {len(written)} pictures", ran, problems
-    given = ["evaluate", f"images:{folder / 'source' / 'images'}", "-m", "lite:0", "-o", str(predictions)]
-    ran = run([*given, "--device", "cpu"], limit)
+    (folder / "model.py").write_text(MODEL)
+    given = ["evaluate", f"images:{folder / 'source' / 'images'}", "-m", f"python:{folder / 'model.py'}:load"]
+    ran = run([*given, "-o", str(predictions), "--device", "cpu"], limit)
     problems = wrong(ran)
     cards = [json.loads(path.read_text()) for path in predictions.glob("*.json")]
     if not problems and not any(card.get("rows", 0) >= 2 and card.get("unreadable") for card in cards):

@@ -96,7 +96,8 @@ def _skipped(built: Built) -> dict[str, list[str]]:
     """Why pictures were skipped, with the edits and how many of each."""
     from unswayed.benchmark import Benchmark
 
-    reasons, found = defaultdict(list), defaultdict(list)
+    reasons: dict[str, list[str]] = defaultdict(list)
+    found: dict[str, list[str]] = defaultdict(list)
     if built.counts.get("skipped") and not built.unfinished:
         for row in Benchmark(built.root).manifest.select(["edit", "status", "reason"]).to_pylist():
             if row["status"] == "skipped":
