@@ -44,6 +44,10 @@ class BadPicture(UserError):
     """One picture or mask that cannot be used; a run records it and continues."""
 
 
+class TooLarge(BadPicture):
+    """A picture of more pixels than may be read."""
+
+
 class CannotWrite(UserError):
     """A file that cannot be written, or an output folder that is gone: the whole run ends, and resumes later."""
 

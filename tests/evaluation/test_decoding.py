@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from unswayed.evaluation import decoding
 from unswayed.evaluation.decoding import MOST_THREADS, Decoder, thread_count
 from unswayed.evaluation.helpers import helpers
 from unswayed.evaluation.model_cards import Picture
@@ -75,6 +76,24 @@ def test_a_helper_reads_a_piece_and_one_that_died_leaves_it_to_the_thread(rows: 
         helper.process.process.kill()
         helper.process.process.join()
         assert helper.read(piece) is None and helper.read(piece) is None
+
+
+def test_large_pictures_are_read_one_at_a_time(rows: list[Picture], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before, four of 169 megapixels that were read at once took six gigabytes."""
+    plan, geometries = [list(range(len(rows)))], [Transform(resize=24, crop=24).geometry]
+    [expected] = Decoder(rows, plan, geometries, 0).batches([0])
+    read, alone = decoding.read_picture, []
+    monkeypatch.setattr(decoding, "LARGE", 1000)  # all of these have more
+
+    def reading(path: str, most: int) -> np.ndarray:
+        found = read(path, most)
+        alone.append(decoding._ALONE.locked())
+        return found
+
+    monkeypatch.setattr(decoding, "read_picture", reading)
+    [batch] = Decoder(rows, plan, geometries, 3).batches([0])
+    assert alone == [True] * (len(rows) - len(BAD))
+    assert torch.equal(batch.crops[0], expected.crops[0]) and batch.unreadable == expected.unreadable
 
 
 def test_leaving_early_ends_the_threads(rows: list[Picture]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from unswayed.errors import BadPicture
+from unswayed.errors import BadPicture, TooLarge
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.models.transforms import Geometry, cropped
-from unswayed.sources.pictures import read_mask, read_picture
+from unswayed.sources.pictures import MOST_PIXELS, read_mask, read_picture
 
-from .helpers import PIECE, Helper, helpers
+from .helpers import LARGE, PIECE, Helper, helpers
 from .model_cards import REPEAT, Picture
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 AHEAD = 2  # batches that threads decode in advance
 MOST_THREADS = 16
+_ALONE = threading.Lock()  # held while a large picture is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,19 +145,26 @@ class Decoder:
         if self.before is not None:
             self.before("picture", picture.sample_id)
         try:
-            image = read_picture(picture.path)
-            mask = None if picture.mask is None else read_mask(picture.mask)
-            crops, survives = cropped(image, mask, self.geometries)
-            truth = _truth(picture, mask) if self.asked else None
+            try:
+                self._put(room, position, picture, LARGE)
+            except TooLarge:
+                with _ALONE:
+                    self._put(room, position, picture, MOST_PIXELS)
         except BadPicture as error:
             return picture.sample_id, str(error)
+        return None
+
+    def _put(self, room: Batch, position: int, picture: Picture, most: int) -> None:
+        """Put what the models see of a picture into its place; raise BadPicture if it cannot be read."""
+        image = read_picture(picture.path, most)
+        mask = None if picture.mask is None else read_mask(picture.mask)
+        crops, survives = cropped(image, mask, self.geometries)
+        room.truths[position] = _truth(picture, mask) if self.asked else None
         for number, crop in enumerate(crops):
             room.crops[number].numpy()[position] = crop
             room.survives[number][position] = survives[number]
-        room.truths[position] = truth
         for model, prepared in zip(self.asked, room.prepared, strict=True):
             prepared[position] = _asked_again(model.prepare(image), picture)
-        return None
 
     def _filled(self, room: Batch, reasons: Sequence[tuple[str, str] | None]) -> Batch:
         """The batch without its unreadable pictures."""

@@ -25,6 +25,7 @@ from unswayed.models.transforms import Geometry, cropped
 from unswayed.sources.pictures import read_mask, read_picture
 
 PIECE = 8  # pictures that are read at a time
+LARGE = 2**25  # pixels; larger pictures are read one at a time and not by helpers, since several would take gigabytes
 # For each picture of a piece its path and that of its mask, and what came of it: the share of the object that each crop
 # shows, or None if it could not be read.
 Piece = tuple[tuple[str, str | None], ...]
@@ -49,7 +50,7 @@ class PieceReader:
         for place, (path, mask_path) in enumerate(piece):
             try:
                 mask = None if mask_path is None else read_mask(mask_path)
-                crops, survives = cropped(read_picture(path), mask, self.geometries)
+                crops, survives = cropped(read_picture(path, LARGE), mask, self.geometries)
             except BadPicture:
                 answers.append(None)
                 continue

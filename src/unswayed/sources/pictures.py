@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from unswayed.errors import BadPicture
+from unswayed.errors import BadPicture, TooLarge
 from unswayed.files.storage import fetch_missing
 from unswayed.files.whole import MOST_PICTURE
 from unswayed.scene import Scene, mask_array
@@ -58,13 +58,13 @@ PictureLike = str | Path | Image.Image | np.ndarray
 """A file, a Pillow image, or an array: (H, W, 3) or (H, W) uint8 for a picture, see `mask_of` for a mask."""
 
 
-def read_picture(file: File) -> np.ndarray:
-    """The picture in a file, path or bytes: (H, W, 3) uint8 RGB, upright."""
+def read_picture(file: File, most: int = MOST_PIXELS) -> np.ndarray:
+    """The picture in a file, path or bytes: (H, W, 3) uint8 RGB, upright; TooLarge for more pixels than `most`."""
     data, name = _data(file)
-    pixels = _quickly(data, 3)
+    pixels = _quickly(data, 3, most)
     if pixels is not None:
         return pixels
-    with _opened(data, name) as picture:
+    with _opened(data, name, most) as picture:
         # The same pixels as Pillow's in less than half the time. A file without the end-of-image marker is truncated,
         # and OpenCV would fill it with gray.
         if picture.format == "JPEG" and picture.mode in ("RGB", "L") and data[-2:] == b"\xff\xd9":
@@ -75,13 +75,13 @@ def read_picture(file: File) -> np.ndarray:
         return _upright(_rgb(picture), picture)
 
 
-def _quickly(data: bytes, channels: int) -> np.ndarray | None:
+def _quickly(data: bytes, channels: int, most: int = MOST_PIXELS) -> np.ndarray | None:
     """The pixels of a plain JPEG or PNG file, without Pillow: it would hold Python's lock, so that one thread at a time
     could read. None for every other file, and for one channel also if it has three."""
     if data[:3] == b"\xff\xd8\xff":
-        plain = channels == 3 and data[-2:] == b"\xff\xd9" and _is_plain_jpeg(data)
+        plain = channels == 3 and data[-2:] == b"\xff\xd9" and _is_plain_jpeg(data, most)
     else:
-        plain = data[:8] == b"\x89PNG\r\n\x1a\n" and _is_plain_png(data, (0, 2) if channels == 3 else (0,))
+        plain = data[:8] == b"\x89PNG\r\n\x1a\n" and _is_plain_png(data, (0, 2) if channels == 3 else (0,), most)
     return _by_opencv(data, channels) if plain else None
 
 
@@ -95,21 +95,21 @@ def _by_opencv(data: bytes, channels: int) -> np.ndarray | None:
     return None
 
 
-def _is_plain_jpeg(data: bytes) -> bool:
+def _is_plain_jpeg(data: bytes, most: int) -> bool:
     """Whether a JPEG file has one or three channels of 8 bits and no EXIF or XMP, which may turn it."""
     start = 2
     while start + 10 <= len(data) and data[start] == 0xFF:
         marker, length = data[start + 1], int.from_bytes(data[start + 2 : start + 4])
         if marker in _FRAMES:
             bits, high, wide, channels = struct.unpack_from(">BHHB", data, start + 4)
-            return bits == 8 and channels in (1, 3) and 0 < high * wide <= MOST_PIXELS
+            return bits == 8 and channels in (1, 3) and 0 < high * wide <= most
         if marker == 0xE1:
             return False
         start += 2 + length
     return False
 
 
-def _is_plain_png(data: bytes, colors: tuple[int, ...]) -> bool:
+def _is_plain_png(data: bytes, colors: tuple[int, ...], most: int) -> bool:
     """Whether a PNG file is whole, has 8 bits and one of these color types, and nothing that changes its colors."""
     start, view = 8, memoryview(data)
     while start + 12 <= len(data):
@@ -118,7 +118,7 @@ def _is_plain_png(data: bytes, colors: tuple[int, ...]) -> bool:
             return False
         if kind == b"IHDR":
             wide, high, bits, color = struct.unpack_from(">IIBB", data, start + 8)
-            if bits != 8 or color not in colors or not 0 < wide * high <= MOST_PIXELS:
+            if bits != 8 or color not in colors or not 0 < wide * high <= most:
                 return False
         if kind == b"IEND":
             return True
@@ -291,14 +291,14 @@ def _scans(data: bytes) -> int:
 
 
 @contextlib.contextmanager
-def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
+def _opened(data: bytes, name: str, most: int = MOST_PIXELS) -> Iterator[Image.Image]:
     """The Pillow image of a file's bytes; every error while it is open becomes a BadPicture with a reason."""
     try:
         with warnings.catch_warnings():
             # Pillow warns at half of our own limit, which is checked below.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             picture = Image.open(io.BytesIO(data), formats=_heic_formats() if _is_heic(data) else _FORMATS)
-        if picture.width * picture.height > MOST_PIXELS:
+        if picture.width * picture.height > most:
             raise Image.DecompressionBombError
         if picture.mode in ("I", "F") and picture.format not in _SIXTEEN_BITS_AS_I:
             raise BadPicture(f"{name}: it holds 32-bit numbers without a known white level", allowed="8 or 16 bits")
@@ -309,7 +309,7 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
         raise BadPicture(f"{name}: {_what_it_is(data)}", allowed="JPEG, PNG, WebP, TIFF, …") from None
     except Image.DecompressionBombError:
         allowed = f"at most {MOST_PIXELS // 10**6} megapixels"
-        raise BadPicture(f"{name}: the picture is too large", allowed=allowed) from None
+        raise TooLarge(f"{name}: the picture is too large", allowed=allowed) from None
     except Exception as error:
         if "truncated" in str(error).lower() or isinstance(error, EOFError | struct.error | IndexError):
             raise BadPicture(f"{name}: the file is cut off (truncated)") from None

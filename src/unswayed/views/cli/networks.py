@@ -14,7 +14,7 @@ import typer
 
 from unswayed.benchmark.rows import CARD
 from unswayed.choices import DEVICE, Option, option
-from unswayed.errors import UserError, need, unknown
+from unswayed.errors import UserError, need, printable, unknown
 from unswayed.files import downloads
 from unswayed.files.storage import address
 from unswayed.jobs.monitor import EVERY, heartbeats

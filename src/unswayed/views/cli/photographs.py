@@ -63,7 +63,7 @@ def masks(
     printed = gave_json(as_json, [asdict(mask) for mask in done])
     for mask in done:
         if mask.status == "failed" and not printed:
-            typer.secho(printable(mask.reason), fg="red", err=True)
+            typer.secho(printable(mask.reason or ""), fg="red", err=True)
     confidences = [mask.confidence for mask in done if mask.confidence is not None]
     counts = {status: sum(mask.status == status for mask in done) for status in ("made", "kept", "failed")}
     if not printed:

@@ -108,7 +108,7 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     undecided = checks.filter(verdict="cannot tell")
     if undecided.height and not undecided["more"].null_count():
         masks = " and mended masks" if undecided["reason"].str.contains("mend them").any() else ""
-        overall += f"; about {undecided['more'].max():,} more photographs{masks} would decide"
+        overall += f"; about {max(undecided['more'].to_list()):,} more photographs{masks} would decide"
     columns = [
         *map(Column, ("model", "edit", "measure", "verdict")),
         Column("n", importance=-1),
