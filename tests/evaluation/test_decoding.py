@@ -91,7 +91,7 @@ def test_large_pictures_are_read_one_at_a_time(rows: list[Picture], monkeypatch:
         return found
 
     monkeypatch.setattr(decoding, "read_picture", reading)
-    [batch] = Decoder(rows, plan, geometries, 3).batches([0])
+    [batch] = Decoder(rows, plan, geometries, 0).batches([0])
     assert alone == [True] * (len(rows) - len(BAD))
     assert torch.equal(batch.crops[0], expected.crops[0]) and batch.unreadable == expected.unreadable
 

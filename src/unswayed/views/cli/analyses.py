@@ -49,7 +49,7 @@ def analyze(
     - `unswayed analyze predictions/ --table fits`
     - `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
-    from unswayed.evaluation.named_models import refuse_programs
+    from unswayed.views.demo import refuse_programs
     from unswayed.views.report import drop_tables
     from unswayed.views.report.figures_drops import against_figure
     from unswayed.views.report.section import SUFFIXES, figure_bytes
