@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -138,3 +139,59 @@ def test_hidden_objects_are_left_out_and_damaged_records_are_refused() -> None:
     for damaged in ("[{}]", "[1]", "3", '[{"label": 0, "box": [1, 2], "mask": ""}]'):
         with pytest.raises(UserError, match="other objects"):
             read_objects(damaged, "row 7")
+
+
+WEATHER = """
+name = "weather"
+edits = ["original", {edits}]
+[[item]]
+name = "moved"
+chain = [{{ edit = "size", rate = 0.08 }}, {{ edit = "position", x = 0.3, y = 0.7 }},
+         {{ edit = "fog", severity = 4, where = "background" }}]
+[[item]]
+name = "relit"
+chain = [{{ edit = "background", kind = "random" }}, {{ edit = "relight" }}]
+"""
+
+
+@pytest.fixture(scope="module")
+def two_worlds(tmp_path_factory: pytest.TempPathFactory) -> list[Benchmark]:
+    """The same pictures of photographs that differ in the color of their object alone, which shows where it is."""
+    folder, made = tmp_path_factory.mktemp("weather"), []
+    kinds = itertools.product(("fog", "rain", "snow", "night", "shadow", "sun"), ("object", "background", "both"))
+    edits = ", ".join(f'"{name}(where={where})=4"' for name, where in kinds)
+    (folder / "weather.toml").write_text(WEATHER.format(edits=edits))
+    for world in ("one", "two"):
+        file = write_objects(folder / world, count=2, wide=256, high=256)
+        if world == "two":
+            for number, path in enumerate(sorted((folder / world).glob("*.png"))):
+                pixels, color = np.array(Image.open(path)), COLORS[NAMES[number % 3]]
+                pixels[(pixels == color).all(2)] = 255 - np.array(color)
+                Image.fromarray(pixels).save(path)
+        options = {"recipe": str(folder / "weather.toml"), "renderer": "paste", "workers": 1, "quality": "off"}
+        unswayed.build(f"coco:{file}", folder / f"bench-{world}", **options)
+        made.append(Benchmark(folder / f"bench-{world}"))
+    return made
+
+
+def test_masks_and_boxes_are_those_of_the_pixels_under_weather_and_relight(two_worlds: list[Benchmark]) -> None:
+    rows = [[row for row in world.manifest.to_pylist() if row["mask_path"]] for world in two_worlds]
+    originals = {row["source_id"]: row for row in rows[0] if row["edit"] == "original"}
+    for row, twin in zip(*rows, strict=True):
+        places = [(world.root, each) for world, each in zip(two_worlds, (row, twin), strict=True)]
+        one, two = (np.asarray(Image.open(root / each["path"])).astype(int) for root, each in places)
+        mask, same = (np.asarray(Image.open(root / each["mask_path"])) for root, each in places)
+        assert (mask == same).all() and row["pixel_rate"] == pytest.approx((mask > 127).mean())
+        if row["edit"] == "moved":  # its edge is soft, and the fog lies behind it
+            color = np.array(COLORS[NAMES[row["label"]]])
+            share = ((one - two) / (2 * color - 255)).mean(2)
+            assert ((share > 0.5) == (mask > 127))[np.abs(share - 0.5) > 0.01].all()
+            assert not (one != two)[mask == 0].any()
+        else:
+            assert ((one != two).any(2) == (mask > 127)).all(), row["sample_id"]
+        if row["edit"] == "relit":  # on another photograph, with the objects of that one
+            for other in read_objects(row["objects"], "row"):
+                visible = run_length_mask(other.mask, 256, 256) > 0
+                assert other.box == box_of(visible) and not (visible & (mask > 127)).any()
+        elif row["edit"] != "moved":
+            assert row["objects"] == originals[row["source_id"]]["objects"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from object_world import COLORS
+from onnx_detectors import ColorNetwork, write_detector
 from unswayed.errors import UserError
 from unswayed.labels import imagenet, object_space
 from unswayed.models import Inputs, ObjectModel, open_any
@@ -139,38 +137,9 @@ def test_classes_are_matched_by_what_they_mean() -> None:
         map_objects(voc, coco, [coco.index("pizza")])
 
 
-class ColorNetwork(nn.Module):
-    """Finds the box around each of three saturated colors: (N, 3, S, S) in [0, 1] -> (N, 3, 6)."""
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        side = pixels.shape[-1]
-        places = torch.arange(side, dtype=torch.float32)
-        rows = []
-        for index in range(3):
-            others = torch.cat([pixels[:, :index], pixels[:, index + 1 :]], 1).amax(1)
-            colored = ((pixels[:, index] > 0.47) & (others < 0.36)).float()
-            box = []
-            for along in (1, 2):
-                there = colored.amax(along)
-                box.append(torch.where(there > 0, places, torch.full_like(there, side)).amin(1))
-                box.append(torch.where(there > 0, places + 1, torch.zeros_like(there)).amax(1))
-            left, right, top, bottom = box
-            score = 0.9 * colored.amax((1, 2))
-            rows.append(torch.stack([left, top, right, bottom, score, torch.full_like(score, index)], 1))
-        return torch.stack(rows, 1)
-
-
 @pytest.fixture(scope="session")
 def color_detector(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("detector") / "colors.onnx"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            ColorNetwork(), (torch.zeros(1, 3, 128, 128),), str(path), dynamo=True, external_data=False, verbose=False
-        )
-    settings = {"labels": list(COLORS), "decoding": "yolov10", "score": 0.5}
-    path.with_name("colors.onnx.json").write_text(json.dumps(settings))
-    return path
+    return write_detector(ColorNetwork(), tmp_path_factory.mktemp("detector") / "colors.onnx", list(COLORS))
 
 
 def test_an_onnx_detector_finds_planted_objects(color_detector: Path) -> None:

@@ -116,29 +116,32 @@ def test_a_stopped_build_resumes_to_the_same_bytes_whatever_the_batch(family: st
     assert "bison" in control["prompt"]  # the class of the first photograph
 
 
-def test_a_killed_build_resumes_to_the_same_bytes(folder_of, tmp_path: Path) -> None:
-    spec = request_of(folder_of("sd-inpaint")).renderer
+@pytest.mark.parametrize(
+    "family", ["sd-inpaint", *(pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES if name != "sd-inpaint")]
+)
+def test_a_killed_build_resumes_to_the_same_bytes(family: str, folder_of, tmp_path: Path) -> None:
+    settings = {"recipe": f"background={BEACH}", "renderer": request_of(folder_of(family)).renderer, "steps": 2,
+                "size": SIDE, "limit": 3, "device": "cpu", "workers": 1, "removal": "patches"}  # fmt: skip
     script = textwrap.dedent(f"""
-        import os, signal, sys
+        import os, signal
         from unswayed.benchmark.building import build
 
         def kill(now):
-            if now.done == 1 and sys.argv[2] == "kill":
+            if now.done == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
 
         if __name__ == "__main__":
-            build("sample", sys.argv[1], recipe="background={BEACH}", renderer="{spec}",
-                  steps=2, size={SIDE}, limit=3, device="cpu", workers=1, removal="patches", progress=kill)
+            build("sample", {str(tmp_path / "resumed")!r}, progress=kill, **{settings!r})
     """)
     (tmp_path / "run.py").write_text(script)
-
-    def run(folder: str, action: str) -> int:
-        return subprocess.run([sys.executable, str(tmp_path / "run.py"), str(tmp_path / folder), action]).returncode
-
-    assert run("resumed", "kill") == -signal.SIGKILL
+    assert subprocess.run([sys.executable, str(tmp_path / "run.py")]).returncode == -signal.SIGKILL
     assert 1 <= len(finished_sources(tmp_path / "resumed")) < 3
-    assert run("resumed", "go on") == 0 and run("whole", "go on") == 0
-    assert read_manifest(tmp_path / "whole").equals(read_manifest(tmp_path / "resumed"))
+    for name in ("resumed", "whole"):
+        build("sample", tmp_path / name, **settings)
+    resumed, whole = (read_manifest(tmp_path / name) for name in ("resumed", "whole"))
+    assert whole.equals(resumed) and set(whole["status"].to_pylist()) == {"ok"}
+    for path in whole["path"].to_pylist():
+        assert sha256(tmp_path / "whole" / path) == sha256(tmp_path / "resumed" / path)
 
 
 def test_pictures_at_once_are_those_drawn_alone_or_are_refused(folder_of) -> None:

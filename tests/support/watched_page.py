@@ -26,7 +26,7 @@ def watched(browser: Any, address: str, **context: Any) -> Iterator[Any]:
         "request", lambda one: None if one.url.startswith((address, "data:", "blob:")) else foreign.append(one.url)
     )
     opened.goto(address)
-    opened.wait_for_selector("#answers .bars")
+    opened.wait_for_selector("#answers .answers")
     yield opened
     assert messages == []
     assert foreign == []

@@ -140,7 +140,7 @@ def test_nothing_switched_on_shows_the_photograph(studio):
     shown = preview(studio, open_sample("koala"), ())
     assert shown.note == NOTHING
     assert shown.edited is None
-    np.testing.assert_array_equal(shown.before, shown.after)
+    np.testing.assert_array_equal(shown.before.image, shown.after.image)
 
 
 def test_a_preview_changes_the_answer_and_its_files_replay_to_the_same_bytes(studio, files):
@@ -149,7 +149,7 @@ def test_a_preview_changes_the_answer_and_its_files_replay_to_the_same_bytes(stu
     before, after = studio.answers("lite:0", [shown.before, shown.after])
     assert before.names[0] == "koala"
     assert after.best != before.best
-    warm = studio.heat("lite:0", [shown.before, shown.after], [before.best, after.best])
+    warm = studio.heat("lite:0", [shown.before.image, shown.after.image], [before.best, after.best])
     assert [one.shape for one in warm] == [(256, 256, 3)] * 2
     made = write_files(shown.edited, photograph)
     again = write_edited(replay(Path(made[2])), files / "again.png")
@@ -188,8 +188,8 @@ def test_render_counts_its_steps_and_replays(studio, files):
     # Three passes for the picture and one on the way up; the same for its control.
     assert steps == [(done, 8) for done in range(9)]
     assert compared.pasted.startswith("It cannot be pasted: ")
-    np.testing.assert_array_equal(compared.rendered, shown.after)
-    assert np.abs(compared.control.astype(float) - compared.rendered).mean() > 1
+    np.testing.assert_array_equal(compared.rendered.image, shown.after.image)
+    assert np.abs(compared.control.image.astype(float) - compared.rendered.image).mean() > 1
     made = write_files(shown.edited, photograph)
     record = json.loads(Path(made[2]).read_text())
     assert record["rendered_by"]["renderer"] == "diffusion"

@@ -39,7 +39,7 @@ def edit_tab(page: Component, studio: Studio) -> None:
     the smallest change, below them the controls."""
     editor = Editor(studio)
     sample: Component = gr.HTML(
-        PRESETS[0].sample, html_template=_thumbnails(), js_on_load=script("choose.js"), elem_id="sample"
+        editor.begin.sample, html_template=_thumbnails(), js_on_load=script("choose.js"), elem_id="sample"
     )
     with gr.Row():
         with gr.Column(scale=5, min_width=320, elem_id="stage"):
@@ -91,7 +91,7 @@ def changes_panel(editor: Editor) -> list[Component]:
     moved: list[tuple[Component, Component]] = []
     accordions: list[Component] = []
     for group, (switch, *controls) in zip(editor.groups, editor.parts, strict=True):
-        with gr.Accordion(group.edit.replace("-", " "), open=group.edit in PRESETS[0].values) as accordion:
+        with gr.Accordion(group.edit.replace("-", " "), open=group.edit in editor.begin.values) as accordion:
             for component in (switch, *controls):
                 component.render()
             if group.edit == editor.picture.elem_id:

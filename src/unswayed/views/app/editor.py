@@ -77,14 +77,15 @@ class Editor:
 
     photograph: the state with the visitor's `Photograph`; shown: the state with the pictures (before, after), or None;
     parts: of each edit its switch and its controls; flat: all of them in the order in which `values_from` reads them;
-    picture: the file of a background; given: the inputs of a preview, results: its outputs.
+    picture: the file of a background; given: the inputs of a preview, results: its outputs; begin: what is shown first.
     """
 
     def __init__(self, studio: Studio) -> None:
         self.studio, self.groups = studio, groups()
-        first, models = open_sample(PRESETS[0].sample), list(studio.models)
+        self.begin = next((preset for preset in PRESETS if studio.knows(open_sample(preset.sample))), PRESETS[0])
+        first, models = open_sample(self.begin.sample), list(studio.models)
         unplaced: dict[str, Any] = {"render": False}
-        ends, values = largest_values(first), iter(preset_flat(self.groups, PRESETS[0]))
+        ends, values = largest_values(first), iter(preset_flat(self.groups, self.begin))
         self.parts = [_components(group, values, ends) for group in self.groups]
         self.flat: list[Component] = [component for part in self.parts for component in part]
         name, parameter = next((group.edit, group.file) for group in self.groups if group.file is not None)

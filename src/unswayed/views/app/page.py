@@ -26,7 +26,7 @@ from .studio import Studio
 TITLE = "unswayed: change one thing in a photograph and see what a classifier says"
 INTRODUCTION = (
     "<header class='head'><h1>unswayed</h1><p>Change one attribute of the object in a photograph and see how far a "
-    "classifier's answer moves. Everything happens on this computer.</p></header>"
+    "model's answer moves. Everything happens on this computer.</p></header>"
 )
 MOST_UPLOADED = "50mb"
 MOST_WAITING = 64

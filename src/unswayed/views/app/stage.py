@@ -261,8 +261,9 @@ def _boxes(found: Found) -> Markup | None:
     elif found.box is not None:
         boxes.append(_box(found.box, kind))
     high, wide = found.truth.mask.shape
-    left, top = (found.box or found.truth.box)[:2]
-    words = tag("text", found.best_words, x=left + 2, y=max(top - 3, 8), class_=kind)
+    left, top, right, _ = found.box or found.truth.box
+    inside = {"x": left + 2} if left < wide / 2 else {"x": right - 2, "text_anchor": "end"}
+    words = tag("text", found.best_words, y=max(top - 3, 8), class_=kind, **inside)
     return tag("svg", *boxes, words, class_="boxes", viewBox=f"0 0 {wide} {high}", role="img",
                aria_label=f"the exact box of the object, dashed; {found.best_words}")  # fmt: skip
 

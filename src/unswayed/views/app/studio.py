@@ -245,6 +245,11 @@ class Studio:
             raise UserError(f"{name} would be asked anew at every move", allowed="classifiers, detectors, segmenters")
         return model
 
+    def knows(self, photograph: Photograph) -> bool:
+        """Return whether the first model has a class for the photograph's object."""
+        space = self.model(self.models[0]).labels
+        return space == imagenet() or bool(map_objects(space, imagenet(), ()).members[photograph.label or 0])
+
     def classifier(self, name: str) -> Classifier:
         """Return the model of that name, which must be a classifier."""
         model = self.model(name)

@@ -1,0 +1,56 @@
+"""The page with a detector in a real browser: what it finds before and after an edit is drawn and said."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from onnx_detectors import WhiteSheep, write_detector
+from unswayed.sources.objects import box_of
+from unswayed.views.app import AppSettings
+from unswayed.views.app.controls import PRESETS
+from unswayed.views.app.page import served
+from unswayed.views.app.photographs import open_sample
+from unswayed.views.app.stage import framed
+from watched_page import violations, watched
+
+
+def drawn(page: Any, kind: str) -> list[float]:
+    """Left, top, right and bottom of a box over the picture, in pixels of the picture."""
+    left, top, wide, high = (
+        float(page.locator(f"#pictures .boxes .{kind}").first.get_attribute(name))
+        for name in ("x", "y", "width", "height")
+    )
+    return [left, top, left + wide, top + high]
+
+
+def test_a_detector_is_tested_live(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = write_detector(WhiteSheep(), tmp_path_factory.mktemp("detector") / "sheep.onnx", "coco-80")
+    settings = AppSettings(models=[f"detector:{path}", "lite:0"], segmenter="grabcut")
+    with served(settings) as (place, _), watched(browser, place) as page:
+        # It has no class for the koala that the page otherwise begins with.
+        assert page.inner_text("#pictures .chip:not(.all)").startswith("object turned by 180°")
+        page.click("#pictures .chip.all")
+        page.wait_for_selector("#pictures .verdict .held:has-text('found: sheep 80 %')")
+        exact = box_of(framed(open_sample(PRESETS[1].sample)).mask > 0.5)
+        assert drawn(page, "exact") == pytest.approx(exact, abs=0.1)
+        assert drawn(page, "right") == pytest.approx(exact, abs=8)
+        page.wait_for_function("document.querySelectorAll('#answers figure img').length === 2")
+        before, after = page.locator("#answers figcaption").all_inner_texts()
+        assert re.fullmatch(r"before: found: sheep 80 %, IoU 0\.9\d", before)
+        assert after.replace("after", "before") == before
+        page.locator("button.label-wrap", has_text="size").first.click()
+        page.fill("#size-rate input[type=number]", "0.1")
+        page.wait_for_selector("#pictures .verdict .turned:has-text('not found')")
+        assert page.locator("#pictures .boxes .right").count() == 0
+        assert page.locator("#pictures .boxes .exact").count() == 1
+        page.wait_for_selector("#answers figcaption:has-text('after: not found')")
+        page.click("#search")
+        page.wait_for_selector("#searching :text('is no classifier')")
+        page.locator("#models input").click()
+        page.get_by_role("option", name="lite:0").click()
+        page.wait_for_selector("#answers .bars")
+        assert page.locator("#answers .answers").count() == 2
+        assert violations(page) == []
