@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onnx_detectors import WhiteSheep, write_detector
-from unswayed.sources.objects import box_of
+from unswayed.sources.coco import box_of
 from unswayed.views.app import AppSettings
 from unswayed.views.app.controls import PRESETS
 from unswayed.views.app.page import served
