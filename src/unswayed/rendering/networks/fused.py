@@ -14,7 +14,7 @@ from torch import Tensor
 
 triton: Any = None
 with contextlib.suppress(ImportError):
-    import triton
+    import triton  # type: ignore[no-redef]
     import triton.language as tl
 
 _ELEMENTS = 4096  # numbers that one program holds
