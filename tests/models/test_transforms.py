@@ -14,10 +14,10 @@ from PIL import Image
 from torchvision import transforms as library
 from torchvision.models import ResNet50_Weights
 
-from unswayed.errors import UserError
+from unswayed.errors import BadPicture, UserError
 from unswayed.models import Transform
 from unswayed.models.foreign_transforms import as_transform, from_processor, from_timm
-from unswayed.models.transforms import paper
+from unswayed.models.transforms import cropped, paper
 
 sides = st.integers(20, 90)
 
@@ -183,3 +183,11 @@ def test_json_goes_both_ways_and_the_paper_keeps_the_numbers() -> None:
 def test_bad_settings_are_refused(values: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Transform.from_json(values)
+
+
+def test_a_picture_that_is_a_line_is_refused_before_it_is_resized():
+    """Before, one pixel by a million became 32 by 32 million pixels and took five gigabytes."""
+    geometry = [Transform(32, 32).geometry]
+    with pytest.raises(BadPicture, match="1000000 × 1"):
+        cropped(np.zeros((1, 1_000_000, 3), np.uint8), None, geometry)
+    assert cropped(np.zeros((1, 900, 3), np.uint8), None, geometry)[0][0].shape == (32, 32, 3)

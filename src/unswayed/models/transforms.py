@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unswayed.errors import UserError, check_known
+from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.records import require_fields
 from unswayed.files.whole import Json
 
@@ -90,10 +90,16 @@ class Geometry:
         return int(np.count_nonzero(cut)) / total if total else float("nan")
 
 
+MOST_LONGER = 1000
+
+
 def cropped(
     image: np.ndarray, mask: np.ndarray | None, geometries: Sequence[Geometry]
 ) -> tuple[list[np.ndarray], list[float]]:
     """The picture's crop for each geometry, and the share of the object that it shows: NaN without a mask."""
+    high, wide = image.shape[:2]
+    if max(high, wide) > MOST_LONGER * min(high, wide):  # resized to a shorter side of 224 it would take gigabytes
+        raise BadPicture(f"the picture has {wide} × {high} pixels", allowed=f"sides up to 1 : {MOST_LONGER}")
     crops = [geometry.apply(image) for geometry in geometries]
     return crops, [float("nan") if mask is None else geometry.survives(mask) for geometry in geometries]
 
