@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -15,9 +14,6 @@ from unswayed.files.whole import Json
 
 from .model_cards import GUARDS, STORED, WHITE_BOX, chance_in, doubted_share_in, read_cards, suspicion_in
 from .predictions import missing_model, plain_text, polars_table
-
-if TYPE_CHECKING:
-    pass
 
 
 def cards(folder: str | Path) -> dict[str, Json]:

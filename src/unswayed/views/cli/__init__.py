@@ -124,12 +124,6 @@ def build_app() -> typer.Typer:
     return app
 
 
-def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    from unswayed.errors import printable
-
-    print(f"warning: {printable(str(message))}", file=sys.stderr)
-
-
 def main() -> None:
     """Run the command line; a user's mistake, or a file that cannot be opened, is printed in full and exits with 2."""
     from unswayed.errors import UserError, printable
