@@ -62,8 +62,8 @@ def worded(text: str, tasks: Task | Iterable[Task]) -> str:
     several = f"{many} of {rest}" if rest else many
 
     def word(match: re.Match[str]) -> str:
-        found = measure if match[2] == "y" else several
-        return found.capitalize() if match[1] == "A" else found
+        metric = measure if match[2] == "y" else several
+        return metric.capitalize() if match[1] == "A" else metric
 
     return _MEASURE.sub(word, text).replace("acc. %", f"{words.short} %")
 

@@ -74,14 +74,14 @@ def average_precision(hits: np.ndarray, weights: np.ndarray, total: np.ndarray) 
     >>> average_precision(np.array([True, False, True]), np.ones((1, 3)), np.array([2.0])).round(3).tolist()
     [0.835]
     """
-    found = np.cumsum(weights * hits, axis=1)
+    detected = np.cumsum(weights * hits, axis=1)
     made = np.cumsum(weights, axis=1)
-    precision = found / np.maximum(made, 1e-9)
+    precision = detected / np.maximum(made, 1e-9)
     # The best precision at this recall or a higher one.
     precision = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     values = np.full(len(total), np.nan)
     for number in np.flatnonzero(total > 0):
-        places = np.searchsorted(found[number] / total[number], RECALLS)
+        places = np.searchsorted(detected[number] / total[number], RECALLS)
         reached = places < len(hits)
         values[number] = (
             np.where(reached, precision[number, np.minimum(places, len(hits) - 1)], 0).mean() if len(hits) else 0

@@ -148,12 +148,12 @@ class BatchEdit(nn.Module):
         edited, visible = (edited.clone(), visible.clone()) if len(rows) else (edited, visible)
         scale = torch.where(masks.flatten(1).amax(1) > 1, 255.0, 1.0)
         kinds = draws.kinds.copy()
-        for place, name in enumerate(draws.others, len(KINDS)):
-            chosen = rows[kinds[rows, place]]
+        for number, name in enumerate(draws.others, len(KINDS)):
+            chosen = rows[kinds[rows, number]]
             if not len(chosen) or not issubclass(EDITS.load(name), Weather):
                 continue
-            kinds[:, place] = False
-            at, shares = torch.from_numpy(chosen).to(images.device), draws.shares[chosen, place - len(KINDS)]
+            kinds[:, number] = False
+            at, shares = torch.from_numpy(chosen).to(images.device), draws.shares[chosen, number - len(KINDS)]
             weathers = [cast(Weather, drawn_edit(name, float(share), self.mixture)) for share in shares]
             severity = np.array([weather.severity for weather in weathers])
             seed = np.array([weather.seed(f"{float(share)}") for weather, share in zip(weathers, shares, strict=True)])

@@ -33,7 +33,7 @@ def with_repeats(pictures: Pictures, repeats: int) -> Pictures:
 
     The repetitions are no part of the benchmark's identity, so that models with and without them can be compared.
     """
-    originals = [pictures.rows[place] for place in pictures.originals]
+    originals = [pictures.rows[index] for index in pictures.originals]
     again = tuple(
         replace(row, edit=REPEAT, run=run, sample_id=f"{row.source_id}/{REPEAT}/{run}")
         for row in originals
@@ -123,7 +123,7 @@ def position_preference(positions: np.ndarray, options: int) -> dict[str, float]
     places = positions * bins // options
     expected = np.bincount(np.arange(options) * bins // options, minlength=bins) / options * len(positions)
     p = float(chisquare(np.bincount(places, minlength=bins), expected).pvalue)
-    first, last = (float((positions == place).mean()) for place in (0, options - 1))
+    first, last = (float((positions == option).mean()) for option in (0, options - 1))
     return {"n": len(positions), "first": first, "last": last, "mean": float(positions.mean() / (options - 1)), "p": p}
 
 

@@ -116,16 +116,16 @@ class Decoder:
         try:
             if helper is not None and not any(row.sample_id in self.skipped for row in rows):
                 answers = helper.read(tuple((row.path, row.mask) for row in rows))
-            for place, shares in enumerate(answers or ()):
+            for index, shares in enumerate(answers or ()):
                 if helper is not None and shares is not None:
                     for number, crops in enumerate(helper.rooms):
-                        room.crops[number].numpy()[start + place] = crops[place]
-                        room.survives[number][start + place] = shares[number]
+                        room.crops[number].numpy()[start + index] = crops[index]
+                        room.survives[number][start + index] = shares[number]
         finally:
             free.put(helper)
         return [
-            None if shares is not None else self._decode(room, start + place)
-            for place, shares in enumerate(answers or [None] * len(rows))
+            None if shares is not None else self._decode(room, start + index)
+            for index, shares in enumerate(answers or [None] * len(rows))
         ]
 
     def _room(self, index: int, pinned: bool = False) -> Batch:

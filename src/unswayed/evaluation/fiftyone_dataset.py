@@ -65,8 +65,8 @@ def write_fiftyone(
                 sample[field] = fiftyone.Classification(label=label, confidence=confidence)
             else:
                 place = _place(box, int(benchmark.card["size"]))
-                found = fiftyone.Detection(label=label, bounding_box=place, confidence=confidence)
-                sample[f"{field}_box"] = fiftyone.Detections(detections=[found])
+                detection = fiftyone.Detection(label=label, bounding_box=place, confidence=confidence)
+                sample[f"{field}_box"] = fiftyone.Detections(detections=[detection])
             if flipped:
                 sample[FLIPS] = [*sample[FLIPS], model]
         samples.append(sample)

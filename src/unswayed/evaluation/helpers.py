@@ -47,7 +47,7 @@ class PieceReader:
 
     def __call__(self, piece: Piece) -> Answer:
         answers: Answer = []
-        for place, (path, mask_path) in enumerate(piece):
+        for index, (path, mask_path) in enumerate(piece):
             try:
                 mask = None if mask_path is None else read_mask(mask_path)
                 crops, survives = cropped(read_picture(path, LARGE), mask, self.geometries)
@@ -55,7 +55,7 @@ class PieceReader:
                 answers.append(None)
                 continue
             for room, crop in zip(self.rooms, crops, strict=True):
-                room[place] = crop
+                room[index] = crop
             answers.append(survives)
         return answers
 

@@ -234,12 +234,12 @@ def _cards_of_frame(predictions: object) -> dict[str, dict[str, object]]:
 
 def read_failures(folder: str | Path) -> list[tuple[str, str, bool]]:
     """Return each model whose last evaluation failed: its name, the reason, whether earlier predictions exist."""
-    found = []
+    failures = []
     for path in sorted(local_copy(folder).glob(f"*{FAILED}")):
         record = read_object(path, {"model": str, "error": str})
         earlier = path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file()
-        found.append((str(record["model"]), " ".join(str(record["error"]).partition("\n")[0].split()), earlier))
-    return found
+        failures.append((str(record["model"]), " ".join(str(record["error"]).partition("\n")[0].split()), earlier))
+    return failures
 
 
 class _Masks(TypedDict):
@@ -402,8 +402,8 @@ def tasks_in(cards: Cards, models: Iterable[str] | None = None) -> dict[str, Tas
 
 def suspicion_in(card: Mapping[str, object]) -> str | None:
     """Return what `evaluate` found suspicious about a model, as one sentence; None if nothing."""
-    found = card.get("suspicion")
-    return str(found) if found else None
+    suspicion = card.get("suspicion")
+    return str(suspicion) if suspicion else None
 
 
 def chance_in(card: Mapping[str, object]) -> float:
@@ -422,13 +422,13 @@ def doubted_share_in(card: Mapping[str, Any]) -> float:
 
 def suspicions(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
     """Return the suspicions about these models, or about all."""
-    return [found for card in _chosen(cards, models) if (found := suspicion_in(card))]
+    return [suspicion for card in _chosen(cards, models) if (suspicion := suspicion_in(card))]
 
 
 def remarks(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
     """Return what else a reader of the numbers of these models, or of all, must know; each remark once."""
-    found = (card.get("remarks") for card in _chosen(cards, models))
-    return list(dict.fromkeys(str(remark) for listed in found if isinstance(listed, list) for remark in listed))
+    lists = (card.get("remarks") for card in _chosen(cards, models))
+    return list(dict.fromkeys(str(remark) for listed in lists if isinstance(listed, list) for remark in listed))
 
 
 def sentences(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
@@ -442,9 +442,9 @@ def sentences(cards: Cards, models: Iterable[str] | None = None) -> list[str]:
 
 def sentences_in(folder: str | Path, slugs: Iterable[str] | None = None) -> list[str]:
     """Return the suspicions and remarks about the models of a folder of results, or about those called `slugs`."""
-    found = sorted((Path(folder) / "suspicions").glob("*.json"))
+    files = sorted((Path(folder) / "suspicions").glob("*.json"))
     kinds = {"suspicion": str, "remarks": list}
-    return sentences({path.stem: read_object(path, kinds) for path in found}, slugs)
+    return sentences({path.stem: read_object(path, kinds) for path in files}, slugs)
 
 
 def warn_of_suspicions(cards: Cards, models: Iterable[str] | None = None) -> None:

@@ -77,8 +77,8 @@ class _Check:
         told = f"{self.model.name}: {measure} on {count} originals is {rate:.1%}"
         if not clearly_better(np.ones_like(self.stated), self.stated):
             return None
-        found = [(text, right) for text, right in self._variants() if clearly_better(right, self.stated)]
-        best = max(found, key=lambda variant: float(variant[1].mean()), default=None)
+        better = [(text, right) for text, right in self._variants() if clearly_better(right, self.stated)]
+        best = max(better, key=lambda variant: float(variant[1].mean()), default=None)
         order = self._order()
         if order is not None and (best is None or order[1] > float(best[1].mean())):
             return f"{told}; suspected: the label order. {order[0]}"

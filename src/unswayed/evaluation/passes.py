@@ -238,7 +238,7 @@ class Pass:
         def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
             if geometry == progress.geometry:
                 return held[torch.from_numpy(places)]
-            files = [self.rows[rows[place]].path for place in places]
+            files = [self.rows[rows[index]].path for index in places]
             return torch.from_numpy(np.stack([geometry.apply(read_picture(file)) for file in files]))
 
         first = torch.zeros(0) if progress.first is None else progress.first
@@ -297,12 +297,12 @@ def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[
     originals = pictures.originals or list(range(len(pictures)))
     if by_edit:
         edits = dict.fromkeys([pictures.rows[originals[0]].edit, *(row.edit for row in pictures.rows)])
-        groups = [[place for place, row in enumerate(pictures.rows) if row.edit == edit] for edit in edits]
+        groups = [[index for index, row in enumerate(pictures.rows) if row.edit == edit] for edit in edits]
         first = min(len(originals), SANITY)
     else:
         sample = sanity_sample(originals, max(size, SANITY))
         chosen = set(sample)
-        groups = [sample, [place for place in range(len(pictures)) if place not in chosen]]
+        groups = [sample, [index for index in range(len(pictures)) if index not in chosen]]
         first = len(sample)
     plan = [group[start : start + size] for group in groups for start in range(0, len(group), size)]
     return plan, -(-first // size)

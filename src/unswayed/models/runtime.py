@@ -90,9 +90,9 @@ class Graphed:
         if recorded is None:
             return self.function(*inputs)
         graph, given, answer = recorded
-        for place, value in zip(given, inputs, strict=True):
-            if place is not None and value is not None:
-                place.copy_(value)
+        for entry, value in zip(given, inputs, strict=True):
+            if entry is not None and value is not None:
+                entry.copy_(value)
         graph.replay()
         return answer
 

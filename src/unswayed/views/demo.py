@@ -178,8 +178,8 @@ def _passes(item: Item, steps: int) -> float:
     start = max((edit.blends_from for edit in item.chain), default=0.0)
     cost = _GUIDED_PASS if "guide" in item.needs else 1.0
     # The noise of a regenerated background is found first, which takes about two thirds as many passes again.
-    found = 1.65 if "network" in item.needs else 1.0
-    return max(1, round(start * steps)) * cost * found if start > 0 else 0.0
+    factor = 1.65 if "network" in item.needs else 1.0
+    return max(1, round(start * steps)) * cost * factor if start > 0 else 0.0
 
 
 def refuse_programs(predictions: str | Path) -> None:

@@ -244,10 +244,10 @@ def _count(tensors: dict[str, Tensor], prefix: str) -> int:
 
 def _resampler(tensors: dict[str, Tensor], block: int) -> str | None:
     """The name of the upsampling layer that ends an output block, or None."""
-    for place in (1, 2):
+    for number in (1, 2):
         for ending in ("in_layers.0.weight", "conv.weight"):
-            if f"output_blocks.{block}.{place}.{ending}" in tensors:
-                return f"output_blocks.{block}.{place}.{ending}"
+            if f"output_blocks.{block}.{number}.{ending}" in tensors:
+                return f"output_blocks.{block}.{number}.{ending}"
     return None
 
 

@@ -147,7 +147,7 @@ def flips_list(results: Results, flips: Flips | None) -> Markup:
         f"{plural(flips.total, 'flip')} from right to wrong among {right:,} edited pictures whose photograph was "
         f"classified correctly; {len(flips.shown)} are shown, sampled evenly. Click one to enlarge it."
     )
-    cards = [tag("li", _flip_button(results, flip, place)) for place, flip in enumerate(flips.shown)]
+    cards = [tag("li", _flip_button(results, flip, number)) for number, flip in enumerate(flips.shown)]
     return tag("p", words, role="status") + tag("ul", *cards, class_="flips")
 
 

@@ -217,11 +217,11 @@ def licenses(
 
     Exit codes: 0 it may be passed on, on the printed conditions, 1 it may not, 2 BENCH is not a benchmark, 3 not known.
     """
-    found = unswayed.licenses(benchmark)
-    answer = {"redistributable": found.redistributable, "verdict": found.verdict}
-    if not gave_json(as_json, answer | {"licenses": [asdict(row) for row in found.rows]}):
-        rows = [(row.part, row.name, row.license, row.count) for row in found.rows]
+    result = unswayed.licenses(benchmark)
+    answer = {"redistributable": result.redistributable, "verdict": result.verdict}
+    if not gave_json(as_json, answer | {"licenses": [asdict(row) for row in result.rows]}):
+        rows = [(row.part, row.name, row.license, row.count) for row in result.rows]
         print_rows(("part", "name", "license", "n"), rows)
-        print(f"may it be passed on? {found.verdict}")
-    if not found.redistributable:
-        raise typer.Exit(EXIT_CANNOT_TELL if found.redistributable is None else EXIT_FAILED)
+        print(f"may it be passed on? {result.verdict}")
+    if not result.redistributable:
+        raise typer.Exit(EXIT_CANNOT_TELL if result.redistributable is None else EXIT_FAILED)

@@ -27,10 +27,10 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give a `--json` that no file follows the file `-`, which is standard output."""
-        for place, word in reversed(list(enumerate(args))):
-            following = args[place + 1] if place + 1 < len(args) else ""
+        for index, word in reversed(list(enumerate(args))):
+            following = args[index + 1] if index + 1 < len(args) else ""
             if word == "--json" and following != "-" and not following.endswith(".json"):
-                args.insert(place + 1, "-")
+                args.insert(index + 1, "-")
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:

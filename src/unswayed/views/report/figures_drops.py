@@ -240,8 +240,8 @@ def _legend(figure: Figure, series: Mapping[str, int], marks: Sequence[str] = ()
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=COLORS[place], marker=MARKERS[place], linestyle="none", label=short(model, 48))
-        for model, place in series.items()
+        Line2D([], [], color=COLORS[number], marker=MARKERS[number], linestyle="none", label=short(model, 48))
+        for model, number in series.items()
     ]
     signs = {"faint": "|", "hollow": "o", "cross": "x", "dashed": "_"}
     for mark in marks:

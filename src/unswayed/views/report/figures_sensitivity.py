@@ -137,12 +137,12 @@ def probability_scatter(table: pl.DataFrame, names: Sequence[str]) -> Figure:
     order = table["model"].unique(maintain_order=True).to_list()[:MOST_PANELS]
     figure, panels = _panels(len(order), 2.6)
     for axes, model in zip(panels, order, strict=True):
-        for place, label in enumerate(_most_frequent(shown)):
+        for number, label in enumerate(_most_frequent(shown)):
             part = shown.filter((pl.col("model") == model) & (pl.col("label") == label))
             x, y = part["foreground_probability"], part["background_probability"]
             faint = min(1.0, 40 / max(len(part), 1) + 0.05)
-            axes.plot(x, y, "o", color=COLORS[place], markersize=3, markeredgewidth=0, alpha=faint)
-            axes.plot([], [], "o", color=COLORS[place], markersize=4.5, label=names[label])
+            axes.plot(x, y, "o", color=COLORS[number], markersize=3, markeredgewidth=0, alpha=faint)
+            axes.plot([], [], "o", color=COLORS[number], markersize=4.5, label=names[label])
         axes.set_title(short(model), fontsize=8)
     _foreground_against_background(figure, panels, "p(true class)")
     _legend(figure, panels[0], "outside right upper")
@@ -158,7 +158,7 @@ def rfs_bars(table: pl.DataFrame) -> Figure:
         part = shown.filter(pl.col("norm") == norm)
         value, low, high = (part[name].fill_null(np.nan).to_numpy() for name in ("rfs", "rfs_low", "rfs_high"))
         at = range(len(value))
-        axes.bar(at, value, color=[COLORS[place % MOST] for place in at])
+        axes.bar(at, value, color=[COLORS[number % MOST] for number in at])
         axes.vlines(at, low, high, color="#444444", linewidth=1.2)
         axes.axhline(0, color=QUIET, linewidth=0.8)
         axes.set_xticks(at, map(short, part["model"]), rotation=40, ha="right", rotation_mode="anchor", fontsize=8)

@@ -207,7 +207,7 @@ def flips_of_every_model(findings: Findings) -> list[list[Flip]]:
             together.append(views)
     wrong = [sum(view.after != view.label for view in views) for views in together]
     order = np.argsort([abs(count - len(models) / 2) for count in wrong], kind="stable")[:MOST_TOGETHER]
-    return [together[place] for place in order]
+    return [together[index] for index in order]
 
 
 def models_section(
