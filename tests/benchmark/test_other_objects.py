@@ -182,10 +182,6 @@ def test_masks_and_boxes_are_those_of_the_pixels_under_weather_and_relight(two_w
         one, two = (np.asarray(Image.open(root / each["path"])).astype(int) for root, each in places)
         mask, same = (np.asarray(Image.open(root / each["mask_path"])) for root, each in places)
         assert (mask == same).all() and row["pixel_rate"] == pytest.approx((mask > 127).mean())
-        if row["edit"] == "moved":  # its edge is soft, and the fog lies behind it
-            color = np.array(COLORS[NAMES[row["label"]]])
-            share = ((one - two) / (2 * color - 255)).mean(2)
-            assert ((share > 0.5) == (mask > 127))[np.abs(share - 0.5) > 0.01].all()
         differs = (one != two).any(2)
         assert differs[mask > 127].all() and not differs[mask == 0].any(), row["sample_id"]
         if row["edit"] == "relit":  # on another photograph, with the objects of that one

@@ -75,7 +75,7 @@ def words() -> Any:
 
 def grounding_dino() -> tuple[Any, Any]:
     config = t.GroundingDinoConfig(
-        **LAYERS, backbone_config=swin(["stage2", "stage3", "stage4"]),
+        **{**LAYERS, "decoder_layers": 2}, backbone_config=swin(["stage2", "stage3", "stage4"]),
         text_config=t.BertConfig(**SMALL, vocab_size=len(WORDS)), num_queries=6, num_feature_levels=4,
         encoder_n_points=2, decoder_n_points=2, use_timm_backbone=False, max_text_len=32,
     )  # fmt: skip

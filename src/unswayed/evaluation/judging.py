@@ -125,12 +125,13 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
     ]
     objects = [(label, box) for label, box in objects if mapping.members[label]]
     matches = _matched(boxes, classes, objects, mapping)
+    firsts = mapping.firsts  # breeds that the model calls dogs are one class
     stored = {
         "boxes": boxes.ravel().tolist(),
         "box_scores": scores.tolist(),
-        "box_classes": [mapping.target_of(int(index)) for index in classes],
+        "box_classes": [firsts.get(int(index), NOTHING) for index in classes],
         "box_matches": matches.tolist(),
-        "truth_classes": [label for label, _ in objects],
+        "truth_classes": [firsts[mapping.members[label][0]] for label, _ in objects],
     }
     overlaps, own = box_overlaps(boxes, truth.box), np.flatnonzero((matches == 0) & (scores >= answer.threshold))
     judged = _Found(classes, scores, overlaps, int(own[0]) if len(own) else None)

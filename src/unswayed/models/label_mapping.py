@@ -58,6 +58,11 @@ class LabelMapping:
         return self._targets.get(index, -1)
 
     @functools.cached_property
+    def firsts(self) -> dict[int, int]:
+        """The first of the benchmark's classes that each of the model's may mean."""
+        return {index: at for at, group in reversed([*enumerate(self.members)]) for index in group}
+
+    @functools.cached_property
     def _targets(self) -> dict[int, int]:
         claims = Counter(index for group in self.members for index in group)
         return {index: at for at, group in enumerate(self.members) for index in group if claims[index] == 1}

@@ -22,6 +22,7 @@ from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 from unswayed.tasks import Task
 
+from .box_decoding import corners
 from .label_mapping import labels_from
 from .object_files import open_object_file
 from .objects import LEAST_SCORE, SCORE, ObjectModel
@@ -108,35 +109,27 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
             kind = transformers.AutoModelForObjectDetection
         module = kind.from_pretrained(name).to(device).eval().requires_grad_(False)
     space = labels or imagenet() if worded else LabelSpace(name, tuple(_class_names(config)))
-    grounded = config.model_type == "grounding-dino"
-    words = [f"{word.lower()}." if grounded else word for word in space.classes]
+    grounded = config.model_type.endswith("grounding-dino")
+    words = [f"{word.lower().replace('.', '')}." if grounded else word for word in space.classes]
 
-    def ran(picture: np.ndarray) -> tuple[Any, Any]:
-        text = {} if not worded else {"text": " ".join(words) if grounded else [words]}
-        inputs = processor(images=picture, return_tensors="pt", **text).to(device)
+    def ran(picture: np.ndarray, text: object = None) -> tuple[Any, Any]:
+        asked = {} if text is None else {"text": text}
+        inputs = processor(images=picture, return_tensors="pt", **asked).to(device)
         with torch.inference_mode(), true_float32(device):
             return module(**inputs), inputs
 
+    def boxed(picture: np.ndarray) -> list[np.ndarray]:
+        outputs, _ = ran(picture, [words] if worded else None)
+        reader = processor.image_processor if worded else processor
+        [found] = reader.post_process_object_detection(
+            outputs, threshold=LEAST_SCORE, target_sizes=torch.tensor([picture.shape[:2]])
+        )
+        return [found[key].cpu().numpy() for key in ("boxes", "labels", "scores")]
+
+    find = _grounding(ran, processor.tokenizer, words, config.max_text_len) if grounded else boxed
+
     def detect(pictures: list[np.ndarray]) -> list[Any]:
-        answers = []
-        for picture in pictures:
-            outputs, inputs = ran(picture)
-            sizes = torch.tensor([picture.shape[:2]])
-            if grounded:
-                [found] = processor.post_process_grounded_object_detection(
-                    outputs, inputs["input_ids"], threshold=LEAST_SCORE, text_threshold=LEAST_SCORE, target_sizes=sizes
-                )
-                classes = [_meant(text, space) for text in found["text_labels"]]
-            elif worded:
-                [found] = processor.post_process_grounded_object_detection(outputs, LEAST_SCORE, target_sizes=sizes)
-                classes = found["labels"].cpu().tolist()
-            else:
-                [found] = processor.post_process_object_detection(outputs, LEAST_SCORE, target_sizes=sizes)
-                classes = found["labels"].cpu().tolist()
-            known = [at for at, index in enumerate(classes) if index is not None]
-            boxes, scores = (found[key].cpu().numpy()[known] for key in ("boxes", "scores"))
-            answers.append((boxes, np.array([classes[at] for at in known], int), scores))
-        return answers
+        return [find(picture) for picture in pictures]
 
     def segment(pictures: list[np.ndarray]) -> list[Any]:
         answers = []
@@ -157,12 +150,34 @@ def _class_names(config: Any) -> list[str]:
     return [named.get(index, f"class {index}") for index in range(max(named) + 1)]
 
 
-def _meant(text: str, space: LabelSpace) -> int | None:
-    """The class that a phrase of Grounding DINO means; None if it joins several, or parts of them."""
-    try:
-        return space.index(text.strip(" ."))
-    except UserError:
-        return None
+def _grounding(
+    ran: Callable[[np.ndarray, object], tuple[Any, Any]], tokenizer: Any, words: list[str], most: int
+) -> Callable[[np.ndarray], Any]:
+    """How Grounding DINO finds these words in a picture: a box means the word whose tokens fit it best, as in
+    its evaluation on COCO; words that do not fit into one text are asked about in several."""
+    stop, room, groups = tokenizer.convert_tokens_to_ids("."), most - 2, [list[int]()]  # the text has two ends
+    for index, tokens in enumerate(tokenizer(words, add_special_tokens=False)["input_ids"]):
+        if len(tokens) > room:
+            groups, room = [*groups, []], most - 2
+        groups[-1].append(index)
+        room -= len(tokens)
+
+    def find(picture: np.ndarray) -> Any:
+        parts = []
+        for group in groups:
+            outputs, inputs = ran(picture, " ".join(words[index] for index in group))
+            ids = inputs["input_ids"][0]
+            place = (ids == stop).cumsum(0)
+            own = torch.stack([(place == at) & (ids != stop) for at in range(len(group))]).float()
+            own[0, 0] = 0  # the beginning of the text
+            fit = outputs.logits[0, :, : len(ids)].sigmoid() @ (own / own.sum(1, keepdim=True).clamp(min=1)).T
+            scores, best = fit.max(1)
+            parts.append([part.cpu().numpy() for part in (outputs.pred_boxes[0], best, scores)])
+            parts[-1][1] = np.array(group)[parts[-1][1]]
+        boxes, classes, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return corners(boxes, "cxcywh") * (picture.shape[1::-1] * 2), classes, scores
+
+    return find
 
 
 def _model(
