@@ -87,7 +87,7 @@ def owlvit() -> tuple[Any, Any]:
     from tiny_pipelines import clip_tokenizer
 
     config = t.OwlViTConfig(
-        text_config={**SMALL, "vocab_size": len(clip_tokenizer()), "max_position_embeddings": 16, "pad_token_id": 0},
+        text_config={**SMALL, "vocab_size": len(clip_tokenizer()), "max_position_embeddings": 77, "pad_token_id": 0},
         vision_config={**SMALL, "image_size": 64, "patch_size": 16}, projection_dim=32,
     )  # fmt: skip
     pictures = t.OwlViTImageProcessor(size=SQUARE, crop_size=SQUARE)
