@@ -35,8 +35,8 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PINNED = re.findall(r"^torch(?:vision)?==.*$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
 BIN = "Scripts" if os.name == "nt" else "bin"
 ONLY_SERVICES = """What only the services can show:
-- the matrix of release.yml: macOS, Windows, Python 3.12 to 3.14, and torch's CPU wheels and its lowest version where
-  PyTorch's own index could not be reached here
+- the matrix of release.yml: macOS, Windows, the versions of Python that are not installed here, and torch's CPU wheels
+  and its lowest version where PyTorch's own index could not be reached here
 - trusted publishing and attestations (PyPI and GitHub sign them), the GitHub release, the published documentation
 - the Action inside a real workflow: its caches, artifacts and `uses:` steps
 - weights from the Hugging Face Hub (`timm:…` in README.md)"""
@@ -103,10 +103,10 @@ class Check:
             "GITHUB_OUTPUT": str(self.outside / "output"),
         }
 
-    def install(self, name: str, *options: str, extra: str = "") -> str:
+    def install(self, name: str, *options: str, interpreter: str = sys.executable) -> str:
         """The package from the local index in a new environment; which torch it got."""
-        place, wanted = self.folder / name, f"unswayed{extra}=={self.version}"
-        run(UV, "venv", "--quiet", "--seed", "--python", sys.executable, place, cwd=self.folder)
+        place, wanted = self.folder / name, f"unswayed=={self.version}"
+        run(UV, "venv", "--quiet", "--seed", "--python", interpreter, place, cwd=self.folder)
         python = ("--python", place / BIN / "python", "--quiet")
         run(UV, "pip", "install", *python, "--index", self.index, *options, *self.cpu, wanted, cwd=self.outside)
         code = "import unswayed, torch; print(unswayed.__file__, unswayed.__version__, torch.__version__)"
@@ -259,6 +259,16 @@ def _megabytes(url: str | None) -> float:
         return int(answer.headers.get("Content-Length") or 0) / 1e6
 
 
+def interpreters() -> dict[str, str]:
+    """The other supported versions of Python that this machine has, with their programs."""
+    asked = {version: [UV, "python", "find", "--no-python-downloads", version] for version in PYTHONS}
+    done = {version: subprocess.run(words, capture_output=True, text=True) for version, words in asked.items()}
+    current = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {
+        version: found.stdout.strip() for version, found in done.items() if not found.returncode and version != current
+    }
+
+
 def _reaches(address: str) -> bool:
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=10):
@@ -278,6 +288,12 @@ def main() -> None:
     print(f"in {folder}, torch: {'CPU wheels' if check.cpu else 'as in the registry; PyTorch index not reachable'}")
     lowest = ("--resolution", "lowest-direct", *(() if check.cpu else PINNED))
     check.step("build and index", check.build)
+    others: list[tuple[str, Callable[[], str]]] = []
+    for version, program in interpreters().items():
+        others += [
+            (f"install: Python {version}", functools.partial(check.install, version, interpreter=program)),
+            (f"demo: Python {version}", functools.partial(check.demo, version)),
+        ]
     for name, step in (
         ("wheels for every system", check.resolves),
         ("install: newest versions", lambda: check.install("core")),
@@ -288,6 +304,7 @@ def main() -> None:
         ("Action: steps", check.action),
         ("install: lowest versions", lambda: check.install("lowest", *lowest)),
         ("demo: lowest versions", lambda: check.demo("lowest")),
+        *others,
         ("sizes", check.sizes),
     ):
         if any(word in name for word in words):
