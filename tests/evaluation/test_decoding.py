@@ -79,7 +79,7 @@ def test_a_helper_reads_a_piece_and_one_that_died_leaves_it_to_the_thread(rows: 
 
 
 def test_large_pictures_are_read_one_at_a_time(rows: list[Picture], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, four of 169 megapixels that were read at once took six gigabytes."""
+    """Four of 169 megapixels that are read at once take two gigabytes."""
     plan, geometries = [list(range(len(rows)))], [Transform(resize=24, crop=24).geometry]
     [expected] = Decoder(rows, plan, geometries, 0).batches([0])
     read, alone = decoding.read_picture, []
