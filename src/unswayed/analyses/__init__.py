@@ -153,7 +153,7 @@ ANALYSES: Registry[Callable[..., pl.DataFrame]] = Registry(
             percent=("accuracy", "iou", "iou_low", "iou_high", "ap", "ap_low", "ap_high"),
         ),
         "outcomes": _part(
-            "answers:answer_outcomes",
+            "flips:answer_outcomes",
             "what became of the questions to vision-language models",
             title="Answers of vision-language models",
             columns="model edit n answered unmatched refused truncated no_reply accuracy",
