@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -78,3 +79,25 @@ def test_an_import_from_a_room_to_the_right_is_refused(copy):
     bad = check_imports(copy)
     assert bad.returncode == 1
     assert "unswayed.analyses.drops.drop -> unswayed.views.report.page" in " ".join(bad.stdout.split())
+
+
+REGISTRIES = [
+    "analyses:ANALYSES",
+    "edits:EDITS",
+    "benchmark.exporting:EXPORTERS",
+    "jobs:ENGINES",
+    "masks:SEGMENTERS",
+    "models.opening:MODELS",
+    "models.opening:WRAPPERS",
+    "rendering.removal:REMOVALS",
+    "rendering.settings:RENDERERS",
+    "sources:SOURCES",
+    "views.tracking:TRACKERS",
+]
+
+
+@pytest.mark.parametrize("registry", REGISTRIES)
+def test_every_declared_part_is_where_its_declaration_says(registry):
+    parts = pkgutil.resolve_name(f"unswayed.{registry}")
+    for name in parts.names():
+        assert callable(pkgutil.resolve_name(parts.part(name).target)), name
