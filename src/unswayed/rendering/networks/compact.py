@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unswayed.errors import UserError
+from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
 from unswayed.files.whole import read_json, write_json
 
@@ -81,7 +81,7 @@ def _kernels(x: Tensor) -> Any:
 
 @functools.cache
 def _fused() -> Any:
-    """The module `fused`; None where Triton is missing or finds no compiler."""
+    """The module `fused`; None, with a warning, where Triton is missing or finds no compiler."""
     try:
         from . import fused
 
@@ -89,7 +89,9 @@ def _fused() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Triton, about its own defaults
             fused.normalized(x, x, None, None, silu=True)
-    except Exception:
+    except Exception as error:
+        text = f"Triton's kernels cannot be used, so a pass takes twice as long: {type(error).__name__}: {error}"
+        warnings.warn(text, UnswayedWarning, stacklevel=2)
         return None
     return fused
 
