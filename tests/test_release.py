@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 import unswayed
+from unswayed.benchmark.rows import FORMAT as BENCHMARK_FORMAT
+from unswayed.evaluation.model_cards import FORMAT as CARD_FORMAT
 
 ROOT = Path(__file__).parents[1]
 WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
@@ -72,3 +74,9 @@ def test_no_job_has_a_password_and_only_two_may_sign():
     signing = {name for name, job in JOBS.items() if "id-token" in job.get("permissions", {})}
     writing = {name for name, job in JOBS.items() if job.get("permissions", {}).get("contents") == "write"}
     assert (signing, writing) == ({"build", "publish"}, {"announce", "docs"})
+
+
+def test_the_promised_formats_are_those_that_are_written():
+    text = (ROOT / "docs/install.md").read_text(encoding="utf-8")
+    [row] = (line for line in text.splitlines() if line.startswith("| **Files**"))
+    assert re.findall(r"`format` (\d+)", row) == [str(BENCHMARK_FORMAT), str(CARD_FORMAT)]
