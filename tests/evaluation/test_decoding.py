@@ -13,8 +13,8 @@ from PIL import Image
 
 from unswayed.evaluation import decoding
 from unswayed.evaluation.decoding import MOST_THREADS, Decoder, thread_count
-from unswayed.evaluation.helpers import helpers
 from unswayed.evaluation.model_cards import Picture
+from unswayed.evaluation.picture_readers import picture_readers
 from unswayed.jobs.scheduling import seconds_waited
 from unswayed.models.transforms import Transform
 
@@ -57,25 +57,25 @@ def test_threads_decode_in_advance_what_is_decoded_here(rows: list[Picture], thr
     assert len(there[0].kept) == 0 and there[0].crops[0].shape == (0, 28, 28, 3)
 
 
-def test_a_helper_reads_a_piece_and_one_that_died_leaves_it_to_the_thread(rows: list[Picture]) -> None:
+def test_a_reader_reads_a_piece_and_one_that_died_leaves_it_to_the_thread(rows: list[Picture]) -> None:
     geometries = [Transform(resize=32, crop=28).geometry, Transform(resize=24, crop=24).geometry]
     piece = tuple((row.path, row.mask) for row in rows[:5])
     whole = Decoder(rows, [list(range(5))], geometries, 0).batch(0)
-    with helpers(1, geometries) as free:
-        helper = free.get()
-        assert helper is not None
-        while (answers := helper.read(piece)) is None:
-            assert not helper.ended
+    with picture_readers(1, geometries) as free:
+        reader = free.get()
+        assert reader is not None
+        while (answers := reader.read(piece)) is None:
+            assert not reader.ended
             time.sleep(0.05)
         assert [place for place, shares in enumerate(answers) if shares is None] == [3]
-        for room, crops, shares in zip(helper.rooms, whole.crops, whole.survives, strict=True):
+        for room, crops, shares in zip(reader.rooms, whole.crops, whole.survives, strict=True):
             assert np.array_equal(room[[0, 1, 2, 4]], crops.numpy())
             assert len(shares) == 4
         shown = np.array([shares for shares in answers if shares is not None], np.float32)
         assert np.array_equal(shown.T, whole.survives)
-        helper.process.process.kill()
-        helper.process.process.join()
-        assert helper.read(piece) is None and helper.read(piece) is None
+        reader.process.process.kill()
+        reader.process.process.join()
+        assert reader.read(piece) is None and reader.read(piece) is None
 
 
 def test_large_pictures_are_read_one_at_a_time(rows: list[Picture], monkeypatch: pytest.MonkeyPatch) -> None:

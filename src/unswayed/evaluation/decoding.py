@@ -22,15 +22,15 @@ import torch
 from unswayed.errors import BadPicture, TooLarge
 from unswayed.jobs.scheduling import counting_waits
 from unswayed.models.transforms import Geometry, cropped
-from unswayed.sources.pictures import MOST_PIXELS, read_mask, read_picture
+from unswayed.sources.pictures import LARGE, MOST_PIXELS, read_mask, read_picture
 
-from .helpers import LARGE, PIECE, Helper, helpers
 from .model_cards import REPEAT, Picture
 
 if TYPE_CHECKING:
     from unswayed.models.answering import Answerer
 
     from .judging import Truth
+    from .picture_readers import Answer, PictureReader
 
 AHEAD = 2  # batches that threads decode in advance
 MOST_THREADS = 16
@@ -87,16 +87,19 @@ class Decoder:
         return counting_waits(self._in_advance(indices)) if self.threads else map(self.batch, indices)
 
     def _in_advance(self, indices: Sequence[int]) -> Iterator[Batch]:
+        from .picture_readers import PIECE, picture_readers
+
         waiting: deque[tuple[Batch, list[Future[list[tuple[str, str] | None]]]]] = deque()
         with (
-            helpers(self.threads, () if self.asked or self.before else self.geometries) as free,
+            picture_readers(self.threads, () if self.asked or self.before else self.geometries) as free,
             ThreadPoolExecutor(self.threads, thread_name_prefix="decode") as pool,
         ):
             try:
                 for index in indices:
                     room = self._room(index, pinned=torch.cuda.is_available())
-                    starts = range(0, len(self.plan[index]), PIECE)
-                    waiting.append((room, [pool.submit(self._decode_piece, room, start, free) for start in starts]))
+                    positions = range(len(self.plan[index]))
+                    pieces = [positions[start : start + PIECE] for start in positions[::PIECE]]
+                    waiting.append((room, [pool.submit(self._decode_piece, room, piece, free) for piece in pieces]))
                     if len(waiting) > AHEAD:
                         yield self._arrived(*waiting.popleft())
                 for room, decoded in waiting:
@@ -108,24 +111,25 @@ class Decoder:
         return self._filled(room, [reason for future in decoded for reason in future.result()])
 
     def _decode_piece(
-        self, room: Batch, start: int, free: queue.SimpleQueue[Helper | None]
+        self, room: Batch, positions: range, free: queue.SimpleQueue[PictureReader | None]
     ) -> list[tuple[str, str] | None]:
-        """What became of each picture of a piece; what a helper could not read is read here, for the reason."""
-        rows = [self.rows[row] for row in self.plan[room.index][start : start + PIECE]]
-        helper, answers = free.get(), None
+        """What became of each picture of a piece; what a reader could not read is read here, for the reason."""
+        rows = [self.rows[self.plan[room.index][position]] for position in positions]
+        reader = free.get()
+        answers: Answer = [None] * len(rows)
         try:
-            if helper is not None and not any(row.sample_id in self.skipped for row in rows):
-                answers = helper.read(tuple((row.path, row.mask) for row in rows))
-            for index, shares in enumerate(answers or ()):
-                if helper is not None and shares is not None:
-                    for number, crops in enumerate(helper.rooms):
-                        room.crops[number].numpy()[start + index] = crops[index]
-                        room.survives[number][start + index] = shares[number]
+            if reader is not None and not any(row.sample_id in self.skipped for row in rows):
+                answers = reader.read(tuple((row.path, row.mask) for row in rows)) or answers
+            for index, (position, shares) in enumerate(zip(positions, answers, strict=True)):
+                if reader is not None and shares is not None:
+                    for number, crops in enumerate(reader.rooms):
+                        room.crops[number].numpy()[position] = crops[index]
+                        room.survives[number][position] = shares[number]
         finally:
-            free.put(helper)
+            free.put(reader)
         return [
-            None if shares is not None else self._decode(room, start + index)
-            for index, shares in enumerate(answers or [None] * len(rows))
+            None if shares is not None else self._decode(room, position)
+            for position, shares in zip(positions, answers, strict=True)
         ]
 
     def _room(self, index: int, pinned: bool = False) -> Batch:

@@ -31,7 +31,6 @@ from unswayed.models.opening import Model, open_any
 from unswayed.specs import is_same_model, slug_of, split_alias
 from unswayed.tasks import Task, task_of
 
-from .helpers import prepare_helpers
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, FORMAT, PARTS
 from .passes import ModelPass, Pass
@@ -115,7 +114,9 @@ class Evaluator:
         replies: list[Reply] = []
         gpu = choose_device(device_at(device, self.settings.device))
         if gpu.type == "cuda" and not share.careful:
-            prepare_helpers()
+            from .picture_readers import prepare_readers
+
+            prepare_readers()
             threading.Thread(target=_start_libraries, args=(gpu,), daemon=True).start()
         with contextlib.ExitStack() as stack:
             journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None

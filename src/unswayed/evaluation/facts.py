@@ -139,8 +139,10 @@ class Facts:
     def attributes(self, edit: str) -> tuple[str, ...]:
         """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
         or else the edit whose name its name begins with."""
+        if chain := self._chain(edit):
+            return tuple(edit.name for edit in chain)
         declared = edit_named_in(edit)
-        return tuple(edit.name for edit in self._chain(edit)) or (() if declared is None else (declared.name,))
+        return () if declared is None else (declared.name,)
 
     def _chain(self, edit: str) -> tuple[Edit, ...]:
         item = None if edit in self.chains else named_item(edit)

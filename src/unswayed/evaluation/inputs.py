@@ -16,7 +16,6 @@ from unswayed.files.whole import Json, canonical, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.masks.checks import doubted_masks, mask_origins, warning_summary
 from unswayed.sources import open_source
-from unswayed.sources.folder import corruption_of
 from unswayed.sources.source import repeated_photographs
 
 from .model_cards import Picture, identity_of, picture_hashes, rows_of
@@ -91,6 +90,8 @@ def open_pictures(spec: str, limit: int | None = None, verified: bool = False) -
 
 
 def _of_folder(spec: str, limit: int | None) -> Pictures:
+    from unswayed.sources.folder import corruption_of
+
     source = open_source(spec, limit=limit)
     digest = hashlib.sha256()
     files, parts = [Path(entry.image) for entry in source.entries], []

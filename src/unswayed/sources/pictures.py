@@ -33,6 +33,7 @@ SUFFIXES = frozenset(
     + (".gif", ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif")
 )
 MOST_PIXELS = 178_956_970
+LARGE = 2**25  # pixels; larger pictures are read one at a time, since several would take gigabytes
 LONGEST_SIDE = 4096
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "DIB", "TIFF", "GIF", "PPM", "JPEG2000", "AVIF")

@@ -1,7 +1,7 @@
 """Processes that read pictures for the threads of a GPU's evaluation.
 
 A thread that decodes by itself waits for Python's lock most of the time: sixteen of them read 850 pictures a second,
-sixteen processes several thousand. What a helper reads lies in memory that both map.
+sixteen processes several thousand. What a process reads lies in memory that both map.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from unswayed.errors import BadPicture
 from unswayed.jobs.processes import START, Processes, start_server
 from unswayed.jobs.scheduling import Message
 from unswayed.models.transforms import Geometry, cropped
-from unswayed.sources.pictures import read_mask, read_picture
+from unswayed.sources.pictures import LARGE, read_mask, read_picture
 
 PIECE = 8  # pictures that are read at a time
-LARGE = 2**25  # pixels; larger pictures are read one at a time and not by helpers, since several would take gigabytes
 # For each picture of a piece its path and that of its mask, and what came of it: the share of the object that each crop
 # shows, or None if it could not be read.
 Piece = tuple[tuple[str, str | None], ...]
@@ -33,7 +32,7 @@ Answer = list[list[float] | None]
 
 
 class PieceReader:
-    """The function that a helper calls with a piece: it writes the crops into the file `memory`."""
+    """The function that the process calls with a piece: it writes the crops into the file `memory`."""
 
     imports = ("cv2",)
 
@@ -69,8 +68,8 @@ def _rooms(memory: mmap.mmap, geometries: Sequence[Geometry]) -> list[np.ndarray
     return rooms
 
 
-class Helper:
-    """One process; `read` is called by one thread at a time."""
+class PictureReader:
+    """One process that reads pictures; `read` is called by one thread at a time."""
 
     def __init__(self, geometries: Sequence[Geometry]) -> None:
         self.handle = os.memfd_create("crops")
@@ -98,35 +97,35 @@ class Helper:
         return message
 
 
-def prepare_helpers() -> None:
-    """Let the server of the helpers import what they need while this process opens its models."""
+def prepare_readers() -> None:
+    """Let the server of the processes import what they need while this process opens its models."""
     if START == "forkserver":
         start_server([PieceReader.__module__, *PieceReader.imports])
 
 
 @contextlib.contextmanager
-def helpers(count: int, geometries: Sequence[Geometry]) -> Iterator[queue.SimpleQueue[Helper | None]]:
+def picture_readers(count: int, geometries: Sequence[Geometry]) -> Iterator[queue.SimpleQueue[PictureReader | None]]:
     """One for each of `count` threads, to be taken and put back; None where there can be none."""
-    free: queue.SimpleQueue[Helper | None] = queue.SimpleQueue()
-    some = [Helper(geometries) for _ in range(count)] if geometries and START == "forkserver" else []
+    free: queue.SimpleQueue[PictureReader | None] = queue.SimpleQueue()
+    some = [PictureReader(geometries) for _ in range(count)] if geometries and START == "forkserver" else []
     for number in range(count):
         free.put(some[number] if some else None)
     leaving = threading.Event()
 
     def start() -> None:
-        prepare_helpers()
-        for helper in some:
+        prepare_readers()
+        for reader in some:
             if not leaving.is_set():
-                helper.start()
+                reader.start()
 
-    starting = threading.Thread(target=start, name="start helpers")
+    starting = threading.Thread(target=start, name="start readers")
     starting.start()
     try:
         yield free
     finally:
         leaving.set()
         starting.join()
-        for helper in some:
-            if helper.process is not None:
-                helper.crew.stop([helper.process])
-            os.close(helper.handle)
+        for reader in some:
+            if reader.process is not None:
+                reader.crew.stop([reader.process])
+            os.close(reader.handle)
