@@ -147,12 +147,12 @@ def object_concepts(space: LabelSpace) -> tuple[str | None, ...]:
     """
     rows = [row for row in _object_table() if row["annotated"] == "yes"]
     if space == imagenet():
-        found: dict[int, str] = {}
+        concepts: dict[int, str] = {}
         for row in rows:
             for span in row["imagenet"].split():
                 first, _, last = span.partition("-")
-                found |= dict.fromkeys(range(int(first), int(last or first) + 1), row["coco"])
-        return tuple(found.get(index) for index in range(len(space)))
+                concepts |= dict.fromkeys(range(int(first), int(last or first) + 1), row["coco"])
+        return tuple(concepts.get(index) for index in range(len(space)))
     named = {plain(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
     return tuple(named.get(plain(name)) for name in space.classes)
 

@@ -109,10 +109,10 @@ def _matches(root: Path, rows: Sequence[Row], classifier: Classifier) -> dict[st
     """How well each picture matches each text, in the model's own scale, by the picture's sample_id."""
     import torch
 
-    found: dict[str, np.ndarray] = {}
+    matches: dict[str, np.ndarray] = {}
     for first in range(0, len(rows), AT_ONCE):
         part = rows[first : first + AT_ONCE]
         pixels = torch.stack([classifier.prepare(read_picture(root / str(row.path))) for row in part])
         values = classifier.logits(pixels).double().cpu().numpy()
-        found |= {row.sample_id: value for row, value in zip(part, values, strict=True)}
-    return found
+        matches |= {row.sample_id: value for row, value in zip(part, values, strict=True)}
+    return matches

@@ -188,9 +188,9 @@ def import_published(path: str | Path, out: str | Path, *, progress: Show | None
     benchmark = Benchmark(folder / REST)
     rows = {row["sample_id"]: row for row in benchmark.manifest.to_pylist()}
     for row in rows.values():
-        for place in (row_path(row["source_id"]), row["path"], row["mask_path"]):
-            if place and leads_out(place):
-                raise UserError(f"the manifest in {folder} names a file outside the benchmark: {place}")
+        for path in (row_path(row["source_id"]), row["path"], row["mask_path"]):
+            if path and leads_out(path):
+                raise UserError(f"the manifest in {folder} names a file outside the benchmark: {path}")
     failures = _place_pictures(folder, root, rows, progress or (lambda done, total: None))
     by_source: dict[str, list[Row]] = {}
     for row in rows.values():

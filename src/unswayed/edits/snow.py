@@ -45,7 +45,7 @@ def _flakes(air: Air, salt: int, apart: float, radius: float, strength: Any) -> 
     size = radius / apart * (0.6 + 0.6 * air.drawn(10 * salt + 2, row, column))
     free = 1 - 2 * size
     beside, below = (
-        (place - air.xp.floor(place) - size - free * air.drawn(10 * salt + 3 + number, row, column)) / size
-        for number, place in enumerate((x, y))
+        (along - air.xp.floor(along) - size - free * air.drawn(10 * salt + 3 + number, row, column)) / size
+        for number, along in enumerate((x, y))
     )
     return falls * (1 - beside * beside - below * below).clip(0, 1) ** 0.7

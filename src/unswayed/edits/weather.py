@@ -45,8 +45,8 @@ class Air:
     def over(cls, weight: Any, is_object: bool, seed: Any, xp: Any, scene_id: str = "") -> Air:
         """Return the air before layers whose weight is (n, 1, H, W); seed: (n,)."""
         high, wide = weight.shape[-2:]
-        place = {} if xp is np else {"device": weight.device}
-        x, y = ((xp.arange(side, **place) + 0.5) / max(high, wide) for side in (wide, high))
+        options = {} if xp is np else {"device": weight.device}
+        x, y = ((xp.arange(side, **options) + 0.5) / max(high, wide) for side in (wide, high))
         x, y = _float(x, xp).reshape(1, 1, 1, -1), _float(y, xp).reshape(1, 1, -1, 1)
         pixel = 1 / max(high, wide)
         return cls(x, y, y / (high * pixel), pixel, weight, is_object, seed.reshape(-1, 1, 1, 1), xp, scene_id)

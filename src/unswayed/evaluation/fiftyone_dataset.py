@@ -64,8 +64,8 @@ def write_fiftyone(
             if box is None:
                 sample[field] = fiftyone.Classification(label=label, confidence=confidence)
             else:
-                place = _place(box, int(benchmark.card["size"]))
-                detection = fiftyone.Detection(label=label, bounding_box=place, confidence=confidence)
+                bounds = _place(box, int(benchmark.card["size"]))
+                detection = fiftyone.Detection(label=label, bounding_box=bounds, confidence=confidence)
                 sample[f"{field}_box"] = fiftyone.Detections(detections=[detection])
             if flipped:
                 sample[FLIPS] = [*sample[FLIPS], model]
@@ -107,16 +107,16 @@ def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Any]]:
     """By sample id and field: the predicted class, its probability, whether the picture is a flip, the model, and the
     box of what a detector or segmenter found."""
     classes = benchmark.labels.classes
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for field, model, row in _predicted(folder):
         index = row["predicted"]
         label = classes[index] if 0 <= index < len(classes) else "nothing" if index == -1 else str(index)
         answer = label, row["probability"], row["flipped"], model, row.get("box")
-        found.setdefault(row["sample_id"], {})[field] = answer
+        fields.setdefault(row["sample_id"], {})[field] = answer
     known = set(benchmark.manifest.column("sample_id").to_pylist())
-    if not known & set(found):
+    if not known & set(fields):
         raise UserError(f"the predictions in {folder} are not about the pictures of {benchmark.root}")
-    return found
+    return fields
 
 
 def _predicted(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:

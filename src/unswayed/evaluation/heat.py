@@ -180,7 +180,7 @@ def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: 
         raise UserError("its weights or its code differ from those that were evaluated")
     mapping = map_labels(model.labels, labels or model.labels, {pair.label for pair in pairs})
     photographs: dict[str, np.ndarray] = {}
-    found: list[Maps] = []
+    maps: list[Maps] = []
     with explainer(model) as explain:
 
         def explained(pair: Pair, edit: str, picture: np.ndarray) -> np.ndarray:
@@ -192,5 +192,5 @@ def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: 
         for pair in pairs:
             if pair.source_id not in photographs:
                 photographs[pair.source_id] = explained(pair, "original", pair.before)
-            found.append((photographs[pair.source_id], explained(pair, pair.edit, pair.after)))
-    return found
+            maps.append((photographs[pair.source_id], explained(pair, pair.edit, pair.after)))
+    return maps

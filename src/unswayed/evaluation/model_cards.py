@@ -286,21 +286,21 @@ def identity_in(card: Mapping[str, object]) -> Json | None:
 
 
 def identity_differences(
-    one: Mapping[str, Any] | None, two: Mapping[str, Any] | None, words: tuple[str, str], shared: int | None = None
+    first: Mapping[str, Any] | None, second: Mapping[str, Any] | None, words: tuple[str, str], shared: int | None = None
 ) -> list[str]:
     """Return a line for each difference between two identities.
 
     words: the names of the two; shared: how many photographs both have, if that is known.
     """
-    if (one or {}).get("sha256") == (two or {}).get("sha256"):
+    if (first or {}).get("sha256") == (second or {}).get("sha256"):
         return []
-    if one is None or two is None:
-        unknown = words[0] if one is None else words[1]
+    if first is None or second is None:
+        unknown = words[0] if first is None else words[1]
         return [f"benchmark: not stated {unknown}, whose predictions are of another version; evaluate again"]
-    lines = differences(one.get("settings", {}), two.get("settings", {}), words=words)
-    if one.get("labels") != two.get("labels"):
+    lines = differences(first.get("settings", {}), second.get("settings", {}), words=words)
+    if first.get("labels") != second.get("labels"):
         lines.append("labels: other classes, or in another order")
-    edits = [identity.get("edits", {}) for identity in (one, two)]
+    edits = [identity.get("edits", {}) for identity in (first, second)]
     for index in (0, 1):
         alone = sorted(set(edits[index]) - set(edits[1 - index]))
         if alone:
@@ -308,7 +308,7 @@ def identity_differences(
     changed = sorted(name for name in set(edits[0]) & set(edits[1]) if edits[0][name] != edits[1][name])
     if changed:
         lines.append(f"edits: {_some(changed)} with other parameters")
-    photographs = [identity.get("photographs", {}) for identity in (one, two)]
+    photographs = [identity.get("photographs", {}) for identity in (first, second)]
     if photographs[0] != photographs[1]:
         counts = [photographs[index].get("count") for index in (0, 1)]
         alike = "" if counts[0] != counts[1] else ", not the same ones"

@@ -42,7 +42,7 @@ def check_objects(
 
     pictures: the original at a place, (H, W, 3) uint8; answers, truths, judged: of the originals.
     """
-    asked = [place for place, row in enumerate(judged) if not isinstance(row, str)]
+    asked = [position for position, row in enumerate(judged) if not isinstance(row, str)]
     if not asked:
         raise UserError(
             f"{model.name} cannot be asked about any of {len(judged)} originals: {judged[0]}",
@@ -51,8 +51,8 @@ def check_objects(
     left_out = len(judged) - len(asked)
     remarks = [f"{model.name} is not asked about {left_out} of {len(judged)} originals"] if left_out else []
     tried = sanity_sample(asked, TRIED)
-    few = ([listed[place] for place in tried] for listed in (answers, truths, judged))
-    suspicion = _Check(model, mapping, lambda: [pictures(place) for place in tried], *few).cause()
+    few = ([listed[position] for position in tried] for listed in (answers, truths, judged))
+    suspicion = _Check(model, mapping, lambda: [pictures(position) for position in tried], *few).cause()
     return ([suspicion] if suspicion else []), remarks
 
 

@@ -260,7 +260,12 @@ class Pass:
         )
         truths = [truth for batch, _ in progress.held for truth in batch.truths if truth is not None]
         return check_objects(
-            model, progress.mapping, lambda place: read_picture(self.rows[rows[place]].path), answers, truths, judged
+            model,
+            progress.mapping,
+            lambda position: read_picture(self.rows[rows[position]].path),
+            answers,
+            truths,
+            judged,
         )
 
     def _adapt(self, edit: str) -> None:

@@ -191,8 +191,8 @@ class _Run:
         answers = []
         # Lists of boxes have no dimension for the pictures of a batch in common.
         for outputs in self.outputs(pictures, 1 if not decoding.suppress else None):
-            found = decoding.read(outputs, self.size, format, shares)
-            boxes, classes, scores = suppressed(found, overlap) if overlap else found
+            detections = decoding.read(outputs, self.size, format, shares)
+            boxes, classes, scores = suppressed(detections, overlap) if overlap else detections
             answers.append((boxes, classes - settings.label_offset, scores))
         return answers
 

@@ -71,8 +71,8 @@ def _torchvision(spec: Spec, name: str, labels: LabelSpace | None, task: Task, d
     def detect(pictures: list[np.ndarray]) -> list[Any]:
         tensors = [_tensor(picture, device) for picture in pictures]
         with torch.inference_mode(), true_float32(device):
-            found = module(tensors)
-        return [[part[key].cpu().numpy() for key in ("boxes", "labels", "scores")] for part in found]
+            detections = module(tensors)
+        return [[part[key].cpu().numpy() for key in ("boxes", "labels", "scores")] for part in detections]
 
     def segment(pictures: list[np.ndarray]) -> list[Any]:
         answers = []
@@ -167,8 +167,8 @@ def _grounding(
         for group in groups:
             outputs, inputs = ran(picture, " ".join(words[index] for index in group))
             ids = inputs["input_ids"][0]
-            place = (ids == stop).cumsum(0)
-            own = torch.stack([(place == at) & (ids != stop) for at in range(len(group))]).float()
+            phrase = (ids == stop).cumsum(0)
+            own = torch.stack([(phrase == at) & (ids != stop) for at in range(len(group))]).float()
             own[0, 0] = 0  # the beginning of the text
             fit = outputs.logits[0, :, : len(ids)].sigmoid() @ (own / own.sum(1, keepdim=True).clamp(min=1)).T
             scores, best = fit.max(1)

@@ -169,17 +169,17 @@ class ObjectModel(Identified):
 
     def answer(self, prepared: Sequence[Prepared], change: Change | None = None) -> list[Answer]:
         """What is found in each of the prepared pictures; change: of the boxes, to try another reading of them."""
-        found = list(self.find([picture.values for picture in prepared]))
-        if len(found) != len(prepared):
-            raise UserError(f"{self.name} returns {len(found)} answers for {len(prepared)} pictures")
-        return [self._answer(value, picture, change) for value, picture in zip(found, prepared, strict=True)]
+        answers = list(self.find([picture.values for picture in prepared]))
+        if len(answers) != len(prepared):
+            raise UserError(f"{self.name} returns {len(answers)} answers for {len(prepared)} pictures")
+        return [self._answer(value, picture, change) for value, picture in zip(answers, prepared, strict=True)]
 
-    def _answer(self, found: Any, picture: Prepared, change: Change | None) -> Answer:
+    def _answer(self, answer: Any, picture: Prepared, change: Change | None) -> Answer:
         size = picture.high, picture.wide
-        if isinstance(found, np.ndarray) and found.ndim in (2, 3) and self.task == "segment":
-            return self._regions(found if self.inputs is None else self.inputs.map_back(found, *size))
+        if isinstance(answer, np.ndarray) and answer.ndim in (2, 3) and self.task == "segment":
+            return self._regions(answer if self.inputs is None else self.inputs.map_back(answer, *size))
         try:
-            shapes, classes, scores = (np.asarray(values) for values in found)
+            shapes, classes, scores = (np.asarray(values) for values in answer)
             scores = scores.astype(np.float64).reshape(len(classes))
             classes = classes.astype(np.int64).reshape(len(scores))
             boxes = shapes.reshape(len(scores), 4) if self.task == "detect" else None
@@ -209,7 +209,7 @@ class ObjectModel(Identified):
 
     def _regions(self, values: np.ndarray) -> Answer:
         """The answer of a segmenter that gives each pixel a class: a map of classes, or of scores for each class."""
-        found = (values.argmax(2) if values.ndim == 3 else np.rint(values).astype(int)) - self.leading
-        there = [index for index in np.unique(found) if 0 <= index < len(self.labels)]
-        regions = np.array([found == index for index in there], bool).reshape(-1, *found.shape)
+        labels = (values.argmax(2) if values.ndim == 3 else np.rint(values).astype(int)) - self.leading
+        there = [index for index in np.unique(labels) if 0 <= index < len(self.labels)]
+        regions = np.array([labels == index for index in there], bool).reshape(-1, *labels.shape)
         return Answer(np.array(there, np.int64), np.ones(len(there)), None, regions, merged=True)

@@ -75,7 +75,7 @@ class Question:
     def labels(self) -> list[str]:
         """The letters, or beyond 26 options the numbers, that the options have."""
         count = len(self.order)
-        return list(string.ascii_uppercase[:count]) if count <= 26 else [str(place + 1) for place in range(count)]
+        return list(string.ascii_uppercase[:count]) if count <= 26 else [str(index + 1) for index in range(count)]
 
 
 def question(template: str, space: LabelSpace, seed: Sequence[int] | None) -> Question:
@@ -126,11 +126,11 @@ def _distribution(reply: Reply, asked: Question) -> dict[int, float]:
     # A reply that begins with other words says nothing about the other options.
     if not reply.tokens or _bare(reply.tokens[0][0]) not in by_label:
         return {}
-    found: dict[int, float] = defaultdict(float)
+    shares: dict[int, float] = defaultdict(float)
     for token, logarithm in reply.first:
         if _bare(token) in by_label:
-            found[by_label[_bare(token)]] += math.exp(min(logarithm, 0.0))
-    return dict(found)
+            shares[by_label[_bare(token)]] += math.exp(min(logarithm, 0.0))
+    return dict(shares)
 
 
 def _bare(token: str) -> str:
@@ -159,22 +159,22 @@ def match(text: str, space: LabelSpace) -> int | None:
     if not words or not _NEGATED.isdisjoint(words):
         return None
     terms, longest = _terms(space)
-    found: set[int | None] = set()
-    place = 0
-    while place < len(words):
-        for length in range(min(longest, len(words) - place), 0, -1):
-            term = " ".join(words[place : place + length])
+    classes: set[int | None] = set()
+    position = 0
+    while position < len(words):
+        for length in range(min(longest, len(words) - position), 0, -1):
+            term = " ".join(words[position : position + length])
             forms = (term, term.removesuffix("s"), term.removesuffix("es"))
             known = next((form for form in forms if form in terms), None)
             if known is not None:
-                found.add(terms[known])
-                place += length
+                classes.add(terms[known])
+                position += length
                 break
         else:
-            if words[place] in _ASIDE:
+            if words[position] in _ASIDE:
                 break
-            place += 1
-    return found.pop() if len(found) == 1 else None
+            position += 1
+    return classes.pop() if len(classes) == 1 else None
 
 
 @functools.lru_cache(maxsize=8)

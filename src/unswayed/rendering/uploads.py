@@ -41,9 +41,9 @@ class _Ring:
                 self._turn()
             first = self.half * _HALF + self.used
             self.used += -(-here.nbytes // _ALIGNED) * _ALIGNED
-            place = self.memory[first : first + here.nbytes]
-            place.numpy()[:] = here.contiguous().view(-1).view(torch.uint8).numpy()  # in this thread alone
-            return place.to(self.device, non_blocking=True).view(here.dtype).view(here.shape)
+            pinned = self.memory[first : first + here.nbytes]
+            pinned.numpy()[:] = here.contiguous().view(-1).view(torch.uint8).numpy()  # in this thread alone
+            return pinned.to(self.device, non_blocking=True).view(here.dtype).view(here.shape)
 
     def _turn(self) -> None:
         event = torch.cuda.Event()

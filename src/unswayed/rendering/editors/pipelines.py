@@ -84,8 +84,8 @@ class Pipeline:
 
     def usual(self, parameter: str) -> Any:
         """The pipeline's own value of a parameter; None if it does not have it."""
-        found = self.accepts.get(parameter)
-        return None if found is None or found.default is inspect.Parameter.empty else found.default
+        declared = self.accepts.get(parameter)
+        return None if declared is None or declared.default is inspect.Parameter.empty else declared.default
 
     @property
     def scale(self) -> str | None:

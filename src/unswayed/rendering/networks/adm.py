@@ -352,8 +352,8 @@ def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
             if attends:
                 yield f"output_blocks.{position}.1", f"up_blocks.{level}.attentions.{layer}", "attention"
             if layer == layout.layers and level < levels - 1:
-                place = 2 if attends else 1
-                yield f"output_blocks.{position}.{place}", f"up_blocks.{level}.upsamplers.0", resample or "up"
+                child = 2 if attends else 1
+                yield f"output_blocks.{position}.{child}", f"up_blocks.{level}.upsamplers.0", resample or "up"
             position += 1
     yield "out.0", "conv_norm_out", "layer"
     yield "out.2", "conv_out", "layer"

@@ -64,8 +64,8 @@ def _normalize(
     column = tl.arange(0, BLOCK)
     real = column < channels
     inside = (row < count)[:, None] & real[None, :]
-    place = row[:, None] * channels + column[None, :]
-    value = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    offsets = row[:, None] * channels + column[None, :]
+    value = tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32)
     if BIASED:
         more = tl.load(bias + column, mask=real, other=0.0).to(tl.float32)
         value = (value + more[None, :]).to(kind).to(tl.float32)
@@ -79,7 +79,7 @@ def _normalize(
         value = (value + tl.load(shift + own, mask=inside, other=0.0).to(tl.float32)).to(kind).to(tl.float32)
     if SILU:
         value = value / (1 + tl.exp(-value))
-    tl.store(out + place, value.to(kind), mask=inside)
+    tl.store(out + offsets, value.to(kind), mask=inside)
 
 
 @_kernel
@@ -88,8 +88,8 @@ def _join(x, y, bias, out, count, channels, BLOCK: tl.constexpr, ROWS: tl.conste
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
     inside = (row < count)[:, None] & (column < channels)[None, :]
-    place = row[:, None] * channels + column[None, :]
+    offsets = row[:, None] * channels + column[None, :]
     more = tl.load(bias + column, mask=column < channels, other=0.0).to(tl.float32)
-    value = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+    value = tl.load(y + offsets, mask=inside, other=0.0).to(tl.float32)
     value = (value + more[None, :]).to(kind).to(tl.float32)
-    tl.store(out + place, (tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + value).to(kind), mask=inside)
+    tl.store(out + offsets, (tl.load(x + offsets, mask=inside, other=0.0).to(tl.float32) + value).to(kind), mask=inside)

@@ -251,13 +251,13 @@ def place_of(photograph: Photograph, placement: np.ndarray = IDENTITY) -> str:
     (left, top), (right, bottom) = box(framed.points)
     corners = moved(np.array([[left, top], [right, top], [right, bottom], [left, bottom]]), placement)
     turn = placement[:, :2]
-    place = {
+    stated = {
         "corners": [[round(float(x), 4), round(float(y), 4)] for x, y in corners],
         "center": [round(float(share), 4) for share in center(moved(framed.points, placement))],
         "rate": float(f"{framed.rate * abs(float(np.linalg.det(turn))):.4g}"),
         "degrees": round(math.degrees(math.atan2(turn[0, 1], turn[0, 0])), 1) + 0.0,
     }
-    return json.dumps(place)
+    return json.dumps(stated)
 
 
 def own_box(photograph: Photograph) -> list[float]:

@@ -54,9 +54,9 @@ def filmstrip(strip: Strip, model: str, said: str, shown: Still | None = None) -
         share, turned = strip.direction.share(still.level, before.level), still.best != before.best
         words = f"{strip.describe(still)}: {still.name}, {percent(still.probability, 0)}"
         words += f"; {before.name} {percent(still.kept, 0)}" if turned else ""
-        place = {"share": round(100 * min(max(share, 0.0), 1.0), 2), "down": round(100 * (1 - still.kept), 2)}
+        point = {"share": round(100 * min(max(share, 0.0), 1.0), 2), "down": round(100 * (1 - still.kept), 2)}
         stills.append(
-            {**place, "turned": turned, "words": words.replace(" %", "\u00a0%"), "picture": data_address(still.image)}
+            {**point, "turned": turned, "words": words.replace(" %", "\u00a0%"), "picture": data_address(still.image)}
         )
     film = {
         "title": f"{model}, {strip.direction.name}: ",

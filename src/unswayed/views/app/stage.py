@@ -198,13 +198,13 @@ def stage(
     handle's move that this answers, or None.
     """
     after = address(made.after.image)
-    place = None if made.placement is None else place_of(photograph, made.placement)
+    outline = None if made.placement is None else place_of(photograph, made.placement)
     words = tag("div", *_verdicts(said), class_="verdict", role="status")
     image = tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false")
-    moving = None if place is None else _moving(photograph, tuple(chain), seed)
+    moving = None if outline is None else _moving(photograph, tuple(chain), seed)
     handles = None if moving is None else _handles()
     boxes = (_boxes(prediction.after) for prediction in said if isinstance(prediction.after, Found))
-    picture = tag("div", image, *boxes, moving, handles, class_="canvas", data_place=place, data_serial=serial)
+    picture = tag("div", image, *boxes, moving, handles, class_="canvas", data_place=outline, data_serial=serial)
     earlier = said[0].before.best_words if said else "the photograph, framed as a square"
     original = tag("img", src=address(made.before.image), alt=f"{photograph.name}, the photograph")
     before = tag("p", original, tag("span", f"before: {earlier}", tag("br"), caption), class_="earlier quiet")

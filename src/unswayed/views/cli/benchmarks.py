@@ -97,7 +97,7 @@ def _skipped(built: Built) -> dict[str, list[str]]:
     from unswayed.benchmark import Benchmark
 
     reasons: dict[str, list[str]] = defaultdict(list)
-    found: dict[str, list[str]] = defaultdict(list)
+    counts: dict[str, list[str]] = defaultdict(list)
     if built.counts.get("skipped") and not built.unfinished:
         for row in Benchmark(built.root).manifest.select(["edit", "status", "reason"]).to_pylist():
             if row["status"] == "skipped":
@@ -105,8 +105,8 @@ def _skipped(built: Built) -> dict[str, list[str]]:
     for edit, given in reasons.items():
         network = given[0].startswith("needs a diffusion network: ")
         why = "needs a diffusion network (--renderer diffusion)" if network else given[0]
-        found[why if network or len({*given}) == 1 else f"such as {why}"].append(f"{edit} {len(given)}")
-    return found
+        counts[why if network or len({*given}) == 1 else f"such as {why}"].append(f"{edit} {len(given)}")
+    return counts
 
 
 def import_(
