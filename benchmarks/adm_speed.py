@@ -32,7 +32,7 @@ from unswayed.benchmark import BuildSettings
 from unswayed.choices import Precision
 from unswayed.edits.composition import Guidance
 from unswayed.rendering.diffusion import Diffusion, open_diffusion
-from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.layers import Layers, Rendering
 from unswayed.rendering.networks import Network
 from unswayed.rendering.networks.diffusers_unet import build_unet
 from unswayed.rendering.sampling.samplers import find_sampler
@@ -112,7 +112,7 @@ def one_batch(
     slots = renderer.batch_size
     found: dict[str, Any] = {"batch": slots}
     answers, found["compile_seconds"] = timed(lambda: render(renderer, slots, 0.02, None), device)
-    assert all(isinstance(answer, Rendered) for answer in answers), answers[0]
+    assert all(isinstance(answer, Rendering) for answer in answers), answers[0]
     say(f"batch {slots}: compiled in {found['compile_seconds']:.0f} s")
     ceiling = matrix_product(device, 512 if options.small else 8192)
     found["ceiling_tflops"] = ceiling / 1e12

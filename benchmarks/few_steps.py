@@ -37,7 +37,7 @@ from picture_quality import spectral_amplitude
 from unipc import UniPC
 from unswayed.benchmark import BuildSettings
 from unswayed.benchmark.plan import Plan
-from unswayed.benchmark.prepare import Preparation, Prepared
+from unswayed.benchmark.prepare import Preparation, PreparedSource
 from unswayed.benchmark.quality import glcm_measures
 from unswayed.benchmark.serving import Address, Client, Service
 from unswayed.edits.recipes import open_recipe
@@ -45,7 +45,7 @@ from unswayed.evaluation.feature_networks import lpips_file, open_lpips
 from unswayed.jobs import run_tasks
 from unswayed.models import open_model
 from unswayed.rendering.diffusion import Diffusion, open_diffusion
-from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.layers import Layers, Rendering
 from unswayed.rendering.settings import removal_of
 from unswayed.sources import Source, open_source
 
@@ -146,7 +146,7 @@ class Composing:
     def __init__(self, plan: Plan, service: Address) -> None:
         self.plan, self.service = plan, service
 
-    def __call__(self, source_id: str) -> Prepared:
+    def __call__(self, source_id: str) -> PreparedSource:
         return self.preparation(source_id)
 
     @cached_property
@@ -205,7 +205,7 @@ def rendered(
     for first in range(0, len(wanted), CHUNK):
         some = wanted[first : first + CHUNK]
         answers = renderer.render([replace(one.layers, seed=one.layers.seed + seed) for one in some])
-        made = [(one, answer.image) for one, answer in zip(some, answers, strict=True) if isinstance(answer, Rendered)]
+        made = [(one, answer.image) for one, answer in zip(some, answers, strict=True) if isinstance(answer, Rendering)]
         if made:
             yield [one for one, _ in made], [image for _, image in made]
 

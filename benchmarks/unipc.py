@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from unswayed.rendering.diffusion import Diffusion
-from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.layers import Layers, Refusal, Rendering
 from unswayed.rendering.sampling import Schedule, as_seeds, guidance, normal, predicted_x0
 from unswayed.rendering.sampling.loop import Job
 
@@ -23,16 +23,16 @@ class UniPC:
 
     diffusion: Diffusion
 
-    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    def render(self, batch: Sequence[Layers]) -> list[Rendering | Refusal]:
         """One answer per picture, in order; pictures with one start share a batch, since UniPC keeps one history."""
-        answers: dict[int, Rendered | Refused] = {}
+        answers: dict[int, Rendering | Refusal] = {}
         waiting: dict[float, list[int]] = {}
         for place, layers in enumerate(batch):
             refused = self.diffusion._without_network(layers)
             if refused is not None:
                 answers[place] = refused
             elif layers.guidance is not None and layers.guidance.kind != "complexity":
-                answers[place] = Refused(f"UniPC is compared without {layers.guidance.kind} guidance")
+                answers[place] = Refusal(f"UniPC is compared without {layers.guidance.kind} guidance")
             else:
                 waiting.setdefault(layers.start, []).append(place)
         for places in waiting.values():

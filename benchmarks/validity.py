@@ -28,7 +28,7 @@ from unswayed.benchmark.prepare import Preparation
 from unswayed.benchmark.quality import Evidence, is_invalid, judged
 from unswayed.benchmark.rows import Row, read_rows, row_path
 from unswayed.edits.recipes import open_recipe
-from unswayed.rendering.layers import Layers, Rendered, composite
+from unswayed.rendering.layers import Layers, Rendering, composite
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene, frame
 from unswayed.sources import open_source
@@ -41,7 +41,7 @@ class Picture:
 
     row: Row
     layers: Layers
-    answer: Rendered
+    answer: Rendering
     evidence: Evidence
 
     def judged(self) -> Row:
@@ -119,7 +119,7 @@ def pictures(plan: Plan, preparation: Preparation, batch: int = 8) -> Iterator[P
             some = prepared[first : first + batch]
             answers = renderer.render([picture.layers for picture in some])
             for picture, answer in zip(some, answers, strict=True):
-                if isinstance(answer, Rendered):
+                if isinstance(answer, Rendering):
                     yield Picture(picture.row, picture.layers, answer, picture.evidence)
 
 
@@ -133,7 +133,7 @@ def built_pictures(plan: Plan, preparation: Preparation) -> Iterator[Picture]:
             row = rows.get((picture.row.edit, picture.row.run))
             if row is None or row.path is None or row.seed != picture.row.seed or picture.layers is None:
                 continue
-            answer = Rendered(read_picture(plan.root / row.path), generated="passes" in row.measures)
+            answer = Rendering(read_picture(plan.root / row.path), generated="passes" in row.measures)
             yield Picture(picture.row, picture.layers, answer, picture.evidence)
 
 

@@ -13,7 +13,7 @@ from unswayed.edits.composition import Impossible, Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering import RenderSettings, open_renderer
-from unswayed.rendering.layers import Backgrounds, Refused, Rendered
+from unswayed.rendering.layers import Backgrounds, Refusal, Rendering
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
@@ -40,7 +40,7 @@ def strip(recipe: str, scene_id: str, columns: int, renderer_name: str) -> Image
             layers = realize(item.compose(scene, np.random.default_rng([7, number]), pool), backgrounds, number)
             (answer,) = renderer.render([layers])
         except Impossible as reason:
-            answer = Refused(str(reason))
+            answer = Refusal(str(reason))
         tiles.append(captioned(item.name, answer))
     rows = -(-len(tiles) // columns)
     sheet = Image.new("RGB", (columns * (TILE + 4) - 4, rows * (TILE + CAPTION)), "white")
@@ -49,12 +49,12 @@ def strip(recipe: str, scene_id: str, columns: int, renderer_name: str) -> Image
     return sheet
 
 
-def captioned(name: str, answer: Rendered | Refused) -> Image.Image:
+def captioned(name: str, answer: Rendering | Refusal) -> Image.Image:
     """The picture under its name, or the reason why there is none."""
     card = Image.new("RGB", (TILE, TILE + CAPTION), "white")
     pen, font = ImageDraw.Draw(card), ImageFont.load_default(12)
     pen.text((2, 3), name, fill=(40, 40, 40), font=font)
-    if isinstance(answer, Rendered):
+    if isinstance(answer, Rendering):
         card.paste(Image.fromarray(answer.image).resize((TILE, TILE), Image.Resampling.LANCZOS), (0, CAPTION - 2))
     else:
         pen.rectangle((0, CAPTION - 2, TILE, TILE + CAPTION - 3), fill=(232, 232, 232))

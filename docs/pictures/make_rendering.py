@@ -14,7 +14,7 @@ from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
 from unswayed.rendering import RenderSettings, open_renderer
-from unswayed.rendering.layers import Backgrounds, Rendered
+from unswayed.rendering.layers import Backgrounds, Rendering
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
@@ -34,7 +34,7 @@ def main() -> None:
         made = [realize(item.compose(framed, np.random.default_rng(3), pool), backgrounds, SEED) for item in items]
         answers = renderer.render(made)
         tiles += [
-            tile(item.name, one.image) for item, one in zip(items, answers, strict=True) if isinstance(one, Rendered)
+            tile(item.name, one.image) for item, one in zip(items, answers, strict=True) if isinstance(one, Rendering)
         ]
     tiles += [np.full_like(tiles[0], 255)] * (-len(tiles) % ACROSS)
     rows = [np.concatenate(tiles[first : first + ACROSS], axis=1) for first in range(0, len(tiles), ACROSS)]

@@ -15,7 +15,7 @@ from unswayed.errors import UnswayedWarning, UserError
 from unswayed.labels import imagenet
 from unswayed.masks.checks import WARNING
 from unswayed.masks.segment import Box
-from unswayed.rendering.photograph import Edited, EditValue, Request, chain_of, edit_photograph, read_scene
+from unswayed.rendering.photograph import EditedPhotograph, EditValue, Request, chain_of, edit_photograph, read_scene
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import Scene
 from unswayed.scene import frame as framed
@@ -42,7 +42,7 @@ def edit(
     feather: float | None = None,
     edits: Mapping[str, EditValue] | None = None,
     **more: EditValue,
-) -> Edited:
+) -> EditedPhotograph:
     """Edit one photograph with the edits given by name; the result has an `image`, a `mask` and a record for replay.
 
     image: a file, a Pillow image, an array (H, W, 3) uint8, or a scene of a source, which has its mask. mask: a file,

@@ -18,7 +18,7 @@ from unswayed.benchmark.rows import finished_sources, read_rows
 from unswayed.benchmark.serving import render_safely
 from unswayed.edits.recipes import open_recipe
 from unswayed.errors import UserError
-from unswayed.rendering.layers import Paste, Refused, Rendered
+from unswayed.rendering.layers import Paste, Refusal, Rendering
 from unswayed.rendering.removal.patches import PatchRemoval
 from unswayed.sources import open_source
 
@@ -128,8 +128,8 @@ def test_refusals_pass_through(source, tmp_path):
     settings = BuildSettings(removal="patches", size=64)  # for a network, so that every edit is composed
     prepared = Preparation(Plan(tmp_path / "b", source, open_recipe(RECIPE), settings))(source.ids[0])
     answers = render_safely(Paste(), [picture.layers for picture in prepared.pictures if picture.layers is not None])
-    assert {type(answer) for answer in answers} == {Rendered, Refused}
-    assert all(answer.status == "skipped" for answer in answers if isinstance(answer, Refused))
+    assert {type(answer) for answer in answers} == {Rendering, Refusal}
+    assert all(answer.status == "skipped" for answer in answers if isinstance(answer, Refusal))
 
 
 def test_preparing_never_raises_for_a_bad_source(drawn_folder, tmp_path):

@@ -25,7 +25,7 @@ from unswayed.benchmark.validity import (
 )
 from unswayed.edits.composition import Guidance
 from unswayed.edits.geometry import resized
-from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.layers import Layers, Rendering
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
@@ -165,7 +165,7 @@ def test_a_background_that_is_not_as_complex_as_asked_is_invalid(dog, strength, 
     softened = np.clip((picture.astype(float) - picture.mean()) / 2 + picture.mean(), 0, 255).astype(np.uint8)
     layers = Layers(softened, mask, softened, 0.5, Guidance("complexity", strength), None, 0)
     evidence = Evidence(softened, mask, (np.zeros(2), np.ones(2)), 0.0, 0.0)
-    row = judged(Row("dog", "background", seed=0), layers, Rendered(changed, generated=True), evidence)
+    row = judged(Row("dog", "background", seed=0), layers, Rendering(changed, generated=True), evidence)
     reached = row.validity_measures["complexity"]
     assert (reached < 1) == valid and any(
         "simpler or more complex" in reason for reason in row.validity_reasons

@@ -9,7 +9,16 @@ from command_line import refused
 from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, sample_scene
 from unswayed.edits import make_edit, parse_edit
 from unswayed.edits.background import GENERATED, KINDS
-from unswayed.edits.composition import Composition, Drawn, Guidance, Impossible, Original, Picture, Pool, Removed
+from unswayed.edits.composition import (
+    Composition,
+    Drawing,
+    Guidance,
+    Impossible,
+    Original,
+    Picture,
+    Pool,
+    WithoutObject,
+)
 from unswayed.errors import BadPicture, UserError
 from unswayed.scene import Scene
 
@@ -40,7 +49,7 @@ def test_replaced_backgrounds_need_no_network(kind: str) -> None:
     composition = applied(make_edit("background", kind=kind))
     assert composition.needs_network is None
     assert composition.guidance is None
-    assert isinstance(composition.background, Removed if kind == "random" else Drawn)
+    assert isinstance(composition.background, WithoutObject if kind == "random" else Drawing)
     assert composition.start == (0.5 if kind == "random" else 0.25)
 
 
@@ -56,7 +65,7 @@ def test_random_passes_over_scenes_that_cannot_be_read() -> None:
         return sample_scene(scene_id)
 
     for seed in range(20):
-        assert applied(make_edit("background"), Pool(SAMPLE_IDS, load), seed).background == Removed("cat")
+        assert applied(make_edit("background"), Pool(SAMPLE_IDS, load), seed).background == WithoutObject("cat")
 
 
 def test_random_without_another_scene_is_impossible() -> None:

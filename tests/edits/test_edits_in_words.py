@@ -14,7 +14,7 @@ from unswayed.edits.composition import Impossible, Pool, Words
 from unswayed.edits.edit import as_json
 from unswayed.edits.recipes import Item, open_recipe
 from unswayed.rendering import open_renderer
-from unswayed.rendering.layers import Refused
+from unswayed.rendering.layers import Refusal
 from unswayed.rendering.photograph import Request, chain_of, compose
 from unswayed.rendering.settings import RenderSettings
 from unswayed.scene import Scene, frame
@@ -103,5 +103,5 @@ def test_renderers_that_read_no_words_say_which_does(renderer: str) -> None:
     request = Request(chain_of({"background": "a beach at sunset"}), renderer=renderer, removal="patches")
     scene: Scene = open_source("sample")["dog"]
     [answer] = open_renderer(RenderSettings(renderer=renderer, device="cpu")).render([compose(request, scene)[1]])
-    assert isinstance(answer, Refused) and answer.status == "skipped"
+    assert isinstance(answer, Refusal) and answer.status == "skipped"
     assert "--renderer diffusers:NAME_OR_FOLDER" in answer.reason

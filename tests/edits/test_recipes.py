@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from drawn_scenes import SAMPLE, sample_scene
-from unswayed.edits.composition import Removed
+from unswayed.edits.composition import WithoutObject
 from unswayed.edits.recipes import RECIPES, named_recipe, open_recipe
 from unswayed.errors import UserError
 
@@ -95,7 +95,7 @@ def test_a_grid_crosses_its_attributes_in_the_order_they_are_written() -> None:
 def test_background_and_size_cross() -> None:
     item = open_recipe("background=random x size=0.05").items[-1]
     composition = item.compose(sample_scene("pig"), np.random.default_rng(0), SAMPLE)
-    assert composition.background == Removed(composition.requested["from"])
+    assert composition.background == WithoutObject(composition.requested["from"])
     assert composition.start == 0.5
     assert item.control == "inversion"
 

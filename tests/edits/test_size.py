@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from drawn_scenes import ALONE, SAMPLE, SAMPLE_IDS, attempted, rate_of, sample_scene, scenes
 from unswayed.edits import make_edit
-from unswayed.edits.composition import Composition, Impossible, Picture, Removed
+from unswayed.edits.composition import Composition, Impossible, Picture, WithoutObject
 from unswayed.edits.geometry import box, moved, outline, placed_mask
 from unswayed.edits.size import tolerance
 from unswayed.errors import UserError
@@ -25,7 +25,7 @@ def test_every_sample_scene_reaches_the_paper_s_rates(scene_id: str, rate: float
     placed = make_edit("size", rate=rate).apply(Composition.of(sample_scene(scene_id)), RNG, SAMPLE)
     assert abs(rate_of(placed_mask(placed.mask, placed.placement, 256)) - rate) <= 0.002
     assert placed.requested == {"size": rate, "pixel_rate": rate}
-    assert placed.background == Removed(scene_id)
+    assert placed.background == WithoutObject(scene_id)
     assert placed.start == 0.25
 
 

@@ -1,6 +1,6 @@
 """An exporter: a list of the pictures with their classes."""
 
-from unswayed.benchmark import Exported
+from unswayed.benchmark import ExportResult
 from unswayed.registry import declare
 
 
@@ -13,4 +13,4 @@ def write_listing(benchmark, folder, show):
         show(number + 1, len(benchmark))
     folder.mkdir(parents=True)
     (folder / "pictures.txt").write_text("".join(lines))
-    return Exported(str(folder), len(lines))
+    return ExportResult(str(folder), len(lines))

@@ -4,7 +4,7 @@ import numpy as np
 
 from unswayed.edits.layers import composite
 from unswayed.registry import declare
-from unswayed.rendering.layers import Rendered
+from unswayed.rendering.layers import Rendering
 
 
 class Gray:
@@ -13,7 +13,7 @@ class Gray:
 
     def render(self, batch):
         return [
-            Rendered(composite(layers.object, layers.alpha, np.full_like(layers.background, self.level)))
+            Rendering(composite(layers.object, layers.alpha, np.full_like(layers.background, self.level)))
             for layers in batch
         ]
 

@@ -12,7 +12,7 @@ from unswayed.edits.composition import Guidance
 from unswayed.errors import UserError
 from unswayed.rendering import RenderSettings, load_network
 from unswayed.rendering.diffusion import open_diffusion
-from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.layers import Layers, Refusal, Rendering
 from unswayed.rendering.sampling import Schedule, as_seeds, normal
 from unswayed.rendering.sampling.loop import Job, Settings, denoise_all
 from unswayed.rendering.sampling.samplers import SAMPLERS, visited
@@ -60,7 +60,7 @@ def guide():
 @pytest.mark.parametrize("sampler", sorted(SAMPLERS))
 def test_the_object_keeps_its_own_bytes(mini, guide, sampler):
     for one, answer in zip(MIXED, diffusion(mini, sampler=sampler, guide=guide).render(MIXED), strict=True):
-        assert isinstance(answer, Rendered)
+        assert isinstance(answer, Rendering)
         assert np.array_equal(answer.image[one.alpha == 1], one.object[one.alpha == 1])
         assert answer.image.dtype == np.uint8
         if one.start > 0:
@@ -182,7 +182,7 @@ def test_flat_pictures_give_finite_pictures(mini, guide, value, kind):
     flat = np.full((SIZE, SIZE, 3), value, np.uint8)
     one = Layers(flat, np.zeros((SIZE, SIZE), np.float32), flat, 0.5, Guidance(kind, 20.0), 1, 0)
     for sampler in SAMPLERS:
-        assert isinstance(diffusion(mini, sampler=sampler, guide=guide).render([one])[0], Rendered)
+        assert isinstance(diffusion(mini, sampler=sampler, guide=guide).render([one])[0], Rendering)
 
 
 def test_an_empty_and_a_full_mask_are_fine(mini):
@@ -246,10 +246,10 @@ def test_the_loaded_network_is_left_as_it_was(mini):
 def test_adversarial_without_a_guide_or_label_is_skipped_with_its_reason(mini, guide):
     attacked = layers(0, 0.5, Guidance("adversarial", 20.0))
     without = diffusion(mini).render([attacked])[0]
-    assert isinstance(without, Refused)
+    assert isinstance(without, Refusal)
     assert "guide" in without.reason
     nameless = diffusion(mini, guide=guide).render([replace(attacked, label=None)])[0]
-    assert isinstance(nameless, Refused)
+    assert isinstance(nameless, Refusal)
     assert "label" in nameless.reason
 
 
@@ -258,8 +258,8 @@ def test_guidance_of_too_few_steps_is_refused_and_nothing_else(mini, guide, step
     kinds = (Guidance("complexity", 20.0), Guidance("complexity", -20.0), Guidance("adversarial", 20.0), None)
     wanted = [layers(0, 0.5, one) for one in kinds]
     *guided, plain = diffusion(mini, steps=steps, guide=guide).render(wanted)
-    assert isinstance(plain, Rendered)
-    assert all(isinstance(one, Refused) and "needs at least 3 steps" in one.reason for one in guided)
+    assert isinstance(plain, Rendering)
+    assert all(isinstance(one, Refusal) and "needs at least 3 steps" in one.reason for one in guided)
     enough = [one.image for one in diffusion(mini, steps=3, guide=guide).render(wanted)]
     assert not any(np.array_equal(one, enough[-1]) for one in enough[:-1])
 
@@ -267,7 +267,7 @@ def test_guidance_of_too_few_steps_is_refused_and_nothing_else(mini, guide, step
 def test_a_class_conditional_network_needs_a_class_it_knows(mini):
     conditional = replace(mini, classes=5)
     refused = diffusion(conditional).render([layers(0, label=7)])[0]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, Refusal)
     assert "5 classes, not 7" in refused.reason
 
 
@@ -291,9 +291,9 @@ def test_a_network_that_answers_nan_fails_its_picture_alone():
     white, black = (np.full((SIZE, SIZE, 3), value, np.uint8) for value in (255, 0))
     empty = np.zeros((SIZE, SIZE), np.float32)
     answers = diffusion(network).render([Layers(p, empty, p, 0.05, None, None, 0) for p in (white, black)])
-    assert isinstance(answers[0], Refused)
+    assert isinstance(answers[0], Refusal)
     assert answers[0].status == "failed"
-    assert isinstance(answers[1], Rendered)
+    assert isinstance(answers[1], Rendering)
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1001])

@@ -26,7 +26,7 @@ from unswayed.rendering import open_renderer
 from unswayed.rendering.editors import memory, pipelines
 from unswayed.rendering.editors.folders import editor_of, kind_of
 from unswayed.rendering.editors.renderer import Editor
-from unswayed.rendering.layers import Refused, Rendered, forecast
+from unswayed.rendering.layers import Refusal, Rendering, forecast
 from unswayed.rendering.photograph import Request, chain_of, compose, edit_photograph, replay
 from unswayed.rendering.removal import hole_of, open_removal
 from unswayed.rendering.settings import RenderSettings
@@ -67,8 +67,8 @@ def opened(request: Request) -> Editor:
     return renderer
 
 
-def drawn(answer: Rendered | Refused) -> np.ndarray:
-    assert isinstance(answer, Rendered), answer
+def drawn(answer: Rendering | Refusal) -> np.ndarray:
+    assert isinstance(answer, Rendering), answer
     return answer.image
 
 
@@ -279,7 +279,7 @@ def test_prompts_by_kind_and_the_control_that_describes_the_photograph(folder_of
     def prompt(family: str, options: str = "", **edits: str) -> str:
         request = request_of(folder_of(family), options, **edits)
         [answer] = opened(request).render([layers_of(request)])
-        assert isinstance(answer, Rendered), answer
+        assert isinstance(answer, Rendering), answer
         return str(answer.measures["prompt"])
 
     assert prompt("sd-inpaint", background="a {class} in the snow") == "a golden retriever in the snow"
@@ -356,7 +356,7 @@ def test_a_moved_object_is_blended_in_a_band_and_guided_backgrounds_are_skipped(
     assert opened(pasted).render([layers_of(pasted)])[0].measures == {}
     guided = request_of(folder_of("sd-inpaint"), background="simple")
     [answer] = opened(guided).render([layers_of(guided)])
-    assert isinstance(answer, Refused) and "needs gradients" in answer.reason
+    assert isinstance(answer, Refusal) and "needs gradients" in answer.reason
 
 
 @pytest.mark.parametrize("family", ["sd-inpaint", "qwen-image-edit"])
@@ -451,4 +451,4 @@ def test_damaged_numbers_are_a_failed_picture(folder_of) -> None:
     with torch.no_grad():
         next(renderer.pipeline.pipe.vae.parameters()).fill_(torch.nan)
     [answer] = renderer.render([layers_of(request)])
-    assert isinstance(answer, Refused) and answer.status == "failed" and "NaN" in answer.reason
+    assert isinstance(answer, Refusal) and answer.status == "failed" and "NaN" in answer.reason

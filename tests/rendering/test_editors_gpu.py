@@ -16,7 +16,7 @@ import torch
 import tiny_pipelines
 from tiny_pipelines import SIDE, sd_parts, write_pipeline
 from unswayed.rendering.editors import memory, pipelines
-from unswayed.rendering.editors.pipelines import Asked, Call, Pipeline, open_pipeline, parse
+from unswayed.rendering.editors.pipelines import Call, EditRequest, Pipeline, open_pipeline, parse
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 MIB = 2**20
@@ -74,7 +74,7 @@ def needs(folder: Path) -> int:
 
 def picture(pipeline: Pipeline) -> np.ndarray:
     gray = np.full((SIDE, SIDE, 3), 128, np.uint8)
-    [made] = pipeline.draw([Asked(gray, np.ones((SIDE, SIDE), bool), "a beach", None, 5)], Call(2, None, 1.0))
+    [made] = pipeline.draw([EditRequest(gray, np.ones((SIDE, SIDE), bool), "a beach", None, 5)], Call(2, None, 1.0))
     assert isinstance(made, np.ndarray), made
     return made
 

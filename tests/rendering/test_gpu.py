@@ -20,9 +20,9 @@ from unswayed.models import Classifier
 from unswayed.models.transforms import Transform
 from unswayed.rendering import load_network
 from unswayed.rendering.diffusion import open_diffusion
-from unswayed.rendering.layers import Layers, Rendered
+from unswayed.rendering.layers import Layers, Rendering
 from unswayed.rendering.networks import compact
-from unswayed.rendering.networks.loading import Recorded
+from unswayed.rendering.networks.loading import Recording
 from unswayed.rendering.sampling import as_seeds, normal
 
 pytestmark = [
@@ -121,7 +121,7 @@ def test_where_memory_runs_out_fewer_pictures_pass_at_once():
     narrow = renderer.render(batch)
     assert 1 <= renderer.batch_size < 32
     for one, other in zip(wide, narrow, strict=True):
-        assert isinstance(other, Rendered)
+        assert isinstance(other, Rendering)
         assert decibels(one, other) > 40
 
 
@@ -143,7 +143,7 @@ def passes(network, count=2):
 @torch.no_grad()
 def test_recorded_passes_have_the_bytes_of_those_that_are_launched():
     launched = load_network("compact").on("cuda", torch.bfloat16)
-    recorded = dataclasses.replace(launched, module=Recorded(launched.module))
+    recorded = dataclasses.replace(launched, module=Recording(launched.module))
     for there, here in zip(passes(launched), passes(recorded), strict=True):
         assert torch.equal(there, here)
     assert None not in recorded.module.replayed.recorded.values()

@@ -13,7 +13,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.inputs import guides_of
 from unswayed.rendering import load_network
 from unswayed.rendering.diffusion import open_diffusion
-from unswayed.rendering.layers import Layers, Refused, Rendered
+from unswayed.rendering.layers import Layers, Refusal, Rendering
 from unswayed.rendering.sampling.guidance import adversarial, open_guide
 
 WEIGHTS = Path(__file__).parent.parent / "data" / "adm_mini_weights.safetensors"
@@ -44,7 +44,7 @@ def linear(pictures):
 def test_the_noisy_classifier_guides_by_its_file(tmp_path):
     path = str(written(tmp_path, classifier_state(), num_head_channels=32))
     answer = edited(path)
-    assert isinstance(answer, Rendered)
+    assert isinstance(answer, Rendering)
     assert answer.measures["guide"] == "net_weights"
     assert not np.array_equal(answer.image, edited(linear).image)
 
@@ -79,9 +79,9 @@ def test_a_function_that_cannot_guide_is_refused_when_it_is_opened(guide, words)
 
 
 def test_a_label_that_a_function_does_not_answer_is_refused_for_its_picture():
-    assert isinstance(edited(linear, 9), Rendered)
+    assert isinstance(edited(linear, 9), Rendering)
     answer = edited(linear, 10)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Refusal)
     assert "needs a label that linear knows, not 10" in answer.reason
 
 
@@ -90,7 +90,7 @@ def test_nan_on_the_way_names_the_guide_as_well():
         return linear(pictures) * torch.where(pictures.std() > 0.01, float("nan"), 1.0)
 
     answer = edited(late)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Refusal)
     assert answer.status == "failed"
     assert "the network, or the guide late, returned NaN" in answer.reason
 

@@ -7,7 +7,7 @@ from sample_scenes import SAMPLE, sample_scene
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
-from unswayed.rendering.layers import Backgrounds, Layers, Paste, Refused, Rendered, composite, feathered
+from unswayed.rendering.layers import Backgrounds, Layers, Paste, Refusal, Rendering, composite, feathered
 from unswayed.rendering.removal import open_removal
 
 BACKGROUNDS = Backgrounds(SAMPLE, open_removal())
@@ -25,23 +25,23 @@ def batch(recipe: str, scene_id: str = "pig") -> dict[str, Layers]:
 def test_what_needs_a_network_is_refused_with_its_reason_and_the_rest_is_made() -> None:
     layers = batch("imagenet-e")
     answers = dict(zip(layers, Paste().render(list(layers.values())), strict=True))
-    refused = {name for name, answer in answers.items() if isinstance(answer, Refused)}
+    refused = {name for name, answer in answers.items() if isinstance(answer, Refusal)}
     assert refused == {"inversion", "background-simple", "background-complex", "background-adversarial"}
     for name in refused:
         answer = answers[name]
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, Refusal)
         assert answer.status == "skipped"
         assert "diffusion network" in answer.reason
     for name in set(layers) - refused:
         answer = answers[name]
-        assert isinstance(answer, Rendered)
+        assert isinstance(answer, Rendering)
         assert answer.image.shape == (256, 256, 3)
         assert answer.image.dtype == np.uint8
 
 
 def test_the_original_comes_back_as_it_was() -> None:
     (answer,) = Paste().render([batch("original")["original"]])
-    assert isinstance(answer, Rendered)
+    assert isinstance(answer, Rendering)
     assert np.array_equal(answer.image, resized(sample_scene("pig").image, 256))
 
 
@@ -50,15 +50,15 @@ def test_a_batch_gives_what_single_pictures_give() -> None:
     together = Paste().render(layers)
     alone = [Paste().render([one])[0] for one in layers]
     for first, second in zip(together, alone, strict=True):
-        assert isinstance(first, Rendered)
-        assert isinstance(second, Rendered)
+        assert isinstance(first, Rendering)
+        assert isinstance(second, Rendering)
         assert np.array_equal(first.image, second.image)
 
 
 def test_without_a_feather_solid_pixels_are_the_objects_and_clear_ones_the_backgrounds() -> None:
     layers = batch("size=0.1")["size-0.1"]
     (answer,) = Paste(feather=0).render([layers])
-    assert isinstance(answer, Rendered)
+    assert isinstance(answer, Rendering)
     assert np.array_equal(answer.image[layers.alpha == 1], layers.object[layers.alpha == 1])
     assert np.array_equal(answer.image[layers.alpha == 0], layers.background[layers.alpha == 0])
 

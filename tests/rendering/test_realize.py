@@ -7,7 +7,7 @@ import pytest
 
 from sample_scenes import SAMPLE, SAMPLE_IDS, sample_scene
 from unswayed.edits.background import checker
-from unswayed.edits.composition import Composition, Drawn, Impossible
+from unswayed.edits.composition import Composition, Drawing, Impossible
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import own_colors, realize
 from unswayed.edits.recipes import open_recipe
@@ -74,7 +74,7 @@ def test_the_rim_loses_the_old_background() -> None:
     image = np.where(mask[..., None] > 0.5, (200, 40, 40), (20, 220, 20)).astype(np.uint8)
     scene = Scene("disc", image, mask, 0)
     composition = open_recipe("size=0.1").items[-1].compose(scene, np.random.default_rng(0), SAMPLE)
-    layers = realize(replace(composition, background=Drawn(checker, 0)), BACKGROUNDS, 0)
+    layers = realize(replace(composition, background=Drawing(checker, 0)), BACKGROUNDS, 0)
     rim = (layers.alpha > 0.05) & (layers.alpha < 0.95)
     assert rim.sum() > 50
     assert layers.object[rim][:, 1].max() < 75

@@ -1,10 +1,10 @@
-from .building import Built as Built
+from .building import BuildResult as BuildResult
 from .building import Progress as Progress
 from .building import build as build
 from .datasets_folder import import_published as import_published
 from .exporting import EXPORTERS as EXPORTERS
-from .exporting import Exported as Exported
 from .exporting import Exporter as Exporter
+from .exporting import ExportResult as ExportResult
 from .exporting import export as export
 from .folder import Benchmark as Benchmark
 from .folder import changed_files as changed_files

@@ -117,7 +117,7 @@ class _Tally:
 
 @one_line
 @dataclass(frozen=True)
-class Built:
+class BuildResult:
     """The result of a build: rows by status over the whole benchmark, or over the shard, and for this run alone the
     sources that were made, the seconds it took, the seconds of each stage and the CPU seconds of the workers that
     prepare and write, both summed over workers; classes: how many
@@ -150,7 +150,7 @@ def build(
     progress: Callable[[Progress], None] | None = None,
     show: Callable[[View], None] | None = None,
     say: Callable[[str], None] | None = None,
-) -> Built:
+) -> BuildResult:
     """Build a benchmark of `source` in the folder `output`; settings: a `BuildSettings`, or its fields as keywords.
 
     >>> import tempfile
@@ -216,7 +216,7 @@ def _build(
     monitor: Monitor,
     progress: Callable[[Progress], None] | None,
     say: Callable[[str], None] | None,
-) -> Built:
+) -> BuildResult:
     started, root, ids = time.monotonic(), plan.root, plan.source.ids
     if plan.settings.agreement is not None:
         check_model(plan.settings.agreement, plan.settings.device)
@@ -254,7 +254,7 @@ def _build(
     return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages), cpu=cpu)
 
 
-def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
+def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> BuildResult:
     """Write the manifest if no source is missing, and sum up all rows, or those of this part."""
     root, source, unfinished = plan.root, plan.source, len(set(ids) - finished_sources(plan.root))
     built = part if unfinished else ids
@@ -275,7 +275,7 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> Built:
     origins = origins_of({row.source_id: row.values for row in used})
     about_masks = mask_record(origins, len(used))
     warnings = *source.remarks, *warning_summary(notes, origins), *exchanged_masks(source, notes)
-    result = Built(
+    result = BuildResult(
         root=root,
         counts=counts([row.status for row in rows]),
         sources=len(built),

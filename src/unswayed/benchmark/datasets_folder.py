@@ -24,7 +24,7 @@ from unswayed.files.records import require_fields
 from unswayed.files.tables import check_size, readable
 from unswayed.files.whole import MOST_PICTURE, check_regular, make_folder, whole, write_bytes
 
-from .exporting import Exported, Show, check_empty, read_unchanged
+from .exporting import ExportResult, Show, check_empty, read_unchanged
 from .folder import Benchmark
 from .licenses import CREDITS, credits_csv
 from .rows import CARD, OK, SOURCE_EDIT, Record, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
@@ -40,7 +40,7 @@ _FILES = {"image": ("path", "sha256"), "mask": ("mask_path", "mask_sha256")}
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """The result of an import: rows by status, number of photographs, and the edits in order."""
 
     root: Path
@@ -50,7 +50,7 @@ class Imported:
     failures: dict[str, str]
 
 
-def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
+def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> ExportResult:
     """Write the benchmark to `folder`; the pictures keep the bytes of their files."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -76,7 +76,7 @@ def write_datasets(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
     if credits is not None:
         write_bytes(folder / CREDITS, credits)
     write_bytes(folder / "README.md", _dataset_card(benchmark, credits is not None).encode())
-    return Exported(str(folder), len(rows), sum(row["label"] is None for row in rows))
+    return ExportResult(str(folder), len(rows), sum(row["label"] is None for row in rows))
 
 
 def _schema(benchmark: Benchmark) -> pyarrow.Schema:
@@ -165,7 +165,7 @@ def is_published(path: str) -> bool:
     return path.startswith(HUB) or ((folder / REST / CARD).is_file() and (folder / DATA).is_dir())
 
 
-def import_published(path: str | Path, out: str | Path, *, progress: Show | None = None) -> Imported:
+def import_published(path: str | Path, out: str | Path, *, progress: Show | None = None) -> ImportResult:
     """Write the benchmark at `path` (a folder, `hf:REPO` or `hf:REPO@REVISION`) to the new folder `out`.
 
     It has the same rows, files, hashes, reviews and credits. A picture that is missing or whose bytes do not match the
@@ -206,7 +206,7 @@ def import_published(path: str | Path, out: str | Path, *, progress: Show | None
             _copy(file, root / file.name)
     edits = tuple(edit for edit in benchmark.edits if edit != SOURCE_EDIT)
     statuses = counts(row["status"] for row in rows.values())
-    return Imported(make_folder(root), statuses, len(by_source), edits, failures)
+    return ImportResult(make_folder(root), statuses, len(by_source), edits, failures)
 
 
 def _place_pictures(folder: Path, root: Path, rows: dict[str, Record], show: Show) -> dict[str, str]:

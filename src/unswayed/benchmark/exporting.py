@@ -24,7 +24,7 @@ Show = Callable[[int, int], None]  # called with the pictures done and in all
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportResult:
     """The folder or the name of the dataset, its pictures, and those without a label."""
 
     place: str
@@ -39,7 +39,7 @@ class Exporter(Protocol):
     those of `predictions` and `overwrite` that `facts` lists as `options=(…)`, and that the user has set.
     """
 
-    def __call__(self, benchmark: Benchmark, output: object, show: Show, **options: object) -> Exported: ...
+    def __call__(self, benchmark: Benchmark, output: object, show: Show, **options: object) -> ExportResult: ...
 
 
 # The formats of `unswayed export --to`. facts: `options` of the command that apply; `named`: the output is a name, no
@@ -75,7 +75,7 @@ def export(
     settings: ExportSettings,
     *,
     progress: Show | None = None,
-) -> Exported:
+) -> ExportResult:
     """Write a benchmark as `datasets` (a folder that `datasets.load_dataset` opens), `imagefolder` or `fiftyone`.
 
     to: also the name of an exporter of another installed package. output: a new or empty folder; for FiftyOne the name
@@ -117,7 +117,7 @@ def read_unchanged(root: Path, path: str, digest: str | None) -> bytes:
     return data
 
 
-def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exported:
+def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> ExportResult:
     """Copy every labeled picture to FOLDER/edit/class/, which torchvision's ImageFolder and timm read.
 
     Class folders sort in the order of the labels. `class_map.txt` lists them for timm's --class-map, and `classes.csv`
@@ -141,7 +141,7 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> Exporte
     write_bytes(folder / "class_map.txt", "".join(f"{name}\n" for name in names).encode())
     classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})
     write_bytes(folder / "classes.csv", csv_text(classes).encode())
-    return Exported(str(folder), len(labeled), len(rows) - len(labeled))
+    return ExportResult(str(folder), len(labeled), len(rows) - len(labeled))
 
 
 def class_folders(labels: LabelSpace) -> list[str]:

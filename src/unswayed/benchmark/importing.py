@@ -35,7 +35,7 @@ from unswayed.sources.labeled import files_below, folders_below, label_lines, li
 from unswayed.sources.pictures import SUFFIXES, check_picture
 from unswayed.sources.source import unique_slugs
 
-from .datasets_folder import Imported, import_published, is_published
+from .datasets_folder import ImportResult, import_published, is_published
 from .plan import ids_hash, labels_hash, record_facts, settle_card
 from .rows import FAILED, FORMAT, OK, ORIGINAL_EDIT, SKIPPED, Row, counts, picture_path, template_row, write_manifest
 from .settings import ImportSettings
@@ -206,7 +206,7 @@ def import_benchmark(
     settings: ImportSettings,
     *,
     progress: Callable[[int, int], None] | None = None,
-) -> Imported:
+) -> ImportResult:
     """Write a benchmark to `output` with the pictures of the dataset in `path`, or of what `export` wrote.
 
     path: an archive, a folder, or `hf:OWNER/NAME`. The fields of settings are also keywords; they do not apply to an
@@ -221,7 +221,7 @@ def import_benchmark(
 
 def _import_release(
     path: Path, root: Path, settings: ImportSettings, progress: Callable[[int, int], None] | None
-) -> Imported:
+) -> ImportResult:
     classes, copy = settings.classes, settings.copy
     with open_release(path) as release:
         space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
@@ -264,7 +264,7 @@ def _import_release(
     write_manifest(root, rows)
     record_facts(root, labels_sha256=labels_hash((row.source_id, row.label) for row in rows))
     failures = {row.sample_id: str(row.reason) for row in rows if row.status == FAILED}
-    return Imported(root, counts(row.status for row in rows), len(stems), tuple(edits), failures)
+    return ImportResult(root, counts(row.status for row in rows), len(stems), tuple(edits), failures)
 
 
 def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, copy: bool) -> Row:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unswayed.edits.composition import Composition, Impossible, Original, Pool, Removed
+from unswayed.edits.composition import Composition, Impossible, Original, Pool, WithoutObject
 from unswayed.edits.geometry import border_contact
 from unswayed.edits.layers import realize, visible_others
 from unswayed.edits.recipes import Item
@@ -54,7 +54,7 @@ class PreparedPicture:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSource:
     """The pictures of one source, and the seconds of each stage."""
 
     source_id: str
@@ -63,7 +63,7 @@ class Prepared:
 
 
 class Preparation:
-    """The function that workers call with a source's id; it returns `Prepared` and never raises for a bad source."""
+    """The function that workers call with a source's id: its `PreparedSource`, never an error for a bad source."""
 
     def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
         """removal: the plan's removal method, if it is already loaded."""
@@ -72,7 +72,7 @@ class Preparation:
         self._framed: OrderedDict[str, Scene] = OrderedDict()
         self._unusable: set[str] = set()
 
-    def __call__(self, source_id: str) -> Prepared:
+    def __call__(self, source_id: str) -> PreparedSource:
         self.seconds = {"decode": 0.0, "compose": 0.0}
         settings = self.plan.settings
         try:
@@ -96,7 +96,7 @@ class Preparation:
             else:
                 pictures.append(self._compose(framed, item, replace(row, **about), shared))
         self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
-        return Prepared(source_id, pictures, dict(self.seconds))
+        return PreparedSource(source_id, pictures, dict(self.seconds))
 
     def again(self, picture: PreparedPicture, attempt: int) -> bool:
         """Prepare a picture with the seed of another attempt.
@@ -130,8 +130,8 @@ class Preparation:
         try:
             with self._timed("compose"):
                 composition = item.compose(framed, np.random.default_rng(row.seed), self.pool)
-                if composition.background == Removed(framed.id) and (fill := row.run % self.plan.fills_of(item)):
-                    composition = replace(composition, background=Removed(framed.id, fill))
+                if composition.background == WithoutObject(framed.id) and (fill := row.run % self.plan.fills_of(item)):
+                    composition = replace(composition, background=WithoutObject(framed.id, fill))
                 needed = None if self.plan.settings.has_network else composition.needs_network
                 layers = None if needed else realize(composition, self.backgrounds, row.seed)
                 objects = None if layers is None else self._objects(framed, composition, layers)
@@ -156,9 +156,9 @@ class Preparation:
     def _objects(self, framed: Scene, composition: Composition, layers: Layers) -> str | None:
         """The other objects in a picture: those of the scene that its background shows, if it shows one."""
         shown: Scene | None = framed
-        if isinstance(composition.background, Removed) and composition.background.scene_id != framed.id:
+        if isinstance(composition.background, WithoutObject) and composition.background.scene_id != framed.id:
             shown = self.pool.load(composition.background.scene_id)
-        elif not isinstance(composition.background, Original | Removed):
+        elif not isinstance(composition.background, Original | WithoutObject):
             shown = None
         from unswayed.sources.coco import objects_text
 
@@ -182,9 +182,9 @@ class Preparation:
         )
         return PreparedPicture(row, data=data)
 
-    def _without_pictures(self, source_id: str, status: str, reason: str) -> Prepared:
+    def _without_pictures(self, source_id: str, status: str, reason: str) -> PreparedSource:
         rows = self.plan.unmade(source_id, status, reason)
-        return Prepared(source_id, list(map(PreparedPicture, rows)), dict(self.seconds))
+        return PreparedSource(source_id, list(map(PreparedPicture, rows)), dict(self.seconds))
 
     @functools.cached_property
     def pool(self) -> Pool:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import cv2
 import numpy as np
 
-from unswayed.edits.composition import Composition, Removed
+from unswayed.edits.composition import Composition, WithoutObject
 from unswayed.edits.geometry import box, outline, resized
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.masks import Segmenter
 from unswayed.masks.checks import is_unusable
-from unswayed.rendering.layers import Backgrounds, Layers, Refused, Rendered
+from unswayed.rendering.layers import Backgrounds, Layers, Refusal, Rendering
 from unswayed.rendering.removal import generous
 from unswayed.scene import MaskOrigin, Scene
 
@@ -72,7 +72,7 @@ class Witness:
         self.backgrounds = backgrounds
         self._classifier = None if classifier is None else functools.cache(classifier)
         self._segmenter = None if segmenter is None else functools.cache(segmenter)
-        self._removals: dict[Removed, dict[str, float]] = {}
+        self._removals: dict[WithoutObject, dict[str, float]] = {}
 
     def of_source(self, scene: Scene, framed: Scene) -> Evidence:
         """What all pictures of one source share."""
@@ -87,9 +87,11 @@ class Witness:
     def of_picture(self, shared: Evidence, composition: Composition) -> Evidence:
         """The same with what the removal left that this composition uses."""
         background = composition.background
-        return replace(shared, left=self._removal(background, composition) if isinstance(background, Removed) else {})
+        return replace(
+            shared, left=self._removal(background, composition) if isinstance(background, WithoutObject) else {}
+        )
 
-    def _removal(self, removed: Removed, composition: Composition) -> dict[str, float]:
+    def _removal(self, removed: WithoutObject, composition: Composition) -> dict[str, float]:
         if removed not in self._removals:
             own = removed.scene_id == composition.scene_id
             scene: Any = composition if own else self.backgrounds.pool.load(removed.scene_id)
@@ -113,7 +115,7 @@ class Witness:
         return self._removals[removed]
 
 
-def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Row:
+def judged(row: Row, layers: Layers, answer: Rendering, evidence: Evidence) -> Row:
     """The row with the picture's faults, its score and its reasons."""
     faults = find_faults(row, layers, answer, evidence)
     known = {name: round(float(value), 5) for name, value in faults.items() if value is not None}
@@ -121,7 +123,7 @@ def judged(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> Ro
     return replace(row, validity=verdict.score, validity_reasons=list(verdict.reasons), validity_measures=known)
 
 
-def find_faults(row: Row, layers: Layers, answer: Rendered, evidence: Evidence) -> dict[str, float | None]:
+def find_faults(row: Row, layers: Layers, answer: Rendering, evidence: Evidence) -> dict[str, float | None]:
     """The picture's faults by the names of `Limits`; None where one cannot occur."""
     picture, mask = answer.image, layers.mask
     alpha = layers.alpha if answer.alpha is None else answer.alpha
@@ -166,10 +168,10 @@ def _unreached(picture: np.ndarray, layers: Layers, evidence: Evidence) -> float
     return float(np.max(ratio**2)) if np.isfinite(ratio).all() else None
 
 
-def left_out(row: Row, tries: int) -> Refused:
+def left_out(row: Row, tries: int) -> Refusal:
     """The answer for a picture that stays invalid."""
     after = f"after {tries} more {'try' if tries == 1 else 'tries'}" if tries else "and nothing in it is drawn again"
-    return Refused(f"left out as invalid, {after}: {'; '.join(row.validity_reasons)}", status=SKIPPED)
+    return Refusal(f"left out as invalid, {after}: {'; '.join(row.validity_reasons)}", status=SKIPPED)
 
 
 def is_invalid(row: Row) -> bool:

@@ -22,10 +22,10 @@ from unswayed.files.whole import PART, explained, open_beside
 from unswayed.jobs import Outcome, run_tasks
 from unswayed.rendering.layers import (
     NetworkRenderer,
-    Refused,
+    Refusal,
     Removal,
-    Rendered,
     Renderer,
+    Rendering,
     mask_levels,
     png,
     written_rate,
@@ -94,7 +94,7 @@ def sweep(root: Path, ids: Collection[str] | None = None) -> None:
 
 
 @dataclass(frozen=True)
-class Written:
+class FinishedRow:
     """A row with its hashes, its temporary files, and the seconds spent on encoding, writing and judging."""
 
     row: Row
@@ -102,21 +102,21 @@ class Written:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def write(root: Path, picture: PreparedPicture, answer: Rendered | Refused | None) -> Written:
+def write(root: Path, picture: PreparedPicture, answer: Rendering | Refusal | None) -> FinishedRow:
     """Write the picture and its mask, or the bytes of its file, to temporary files, or put a refusal into the row.
 
     Its validity is measured unless the row already has it, or there is no evidence to measure it with.
     """
     row, layers, evidence = picture.row, picture.layers, picture.evidence
-    if isinstance(answer, Refused):
-        return Written(replace(row, status=answer.status, reason=answer.reason))
+    if isinstance(answer, Refusal):
+        return FinishedRow(replace(row, status=answer.status, reason=answer.reason))
     began = time.perf_counter()
     if picture.data is not None:
         row = replace(row, sha256=hashlib.sha256(picture.data).hexdigest())
         file = write_beside(root / str(row.path), picture.data)
-        return Written(row, (file,), {"write": time.perf_counter() - began})
+        return FinishedRow(row, (file,), {"write": time.perf_counter() - began})
     if answer is None or layers is None:
-        return Written(row)
+        return FinishedRow(row)
     if evidence is not None:
         if row.validity is None:
             row = judged(row, layers, answer, evidence)
@@ -137,7 +137,7 @@ def write(root: Path, picture: PreparedPicture, answer: Rendered | Refused | Non
     )
     files = write_beside(root / str(row.path), image), write_beside(root / str(row.mask_path), mask)
     seconds = {"judge": judged_at - began, "encode": encoded_at - judged_at, "write": time.perf_counter() - encoded_at}
-    return Written(row, files, seconds)
+    return FinishedRow(row, files, seconds)
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ def rerolled(
     preparation: Preparation,
     renderer: Renderer,
     pictures: Sequence[PreparedPicture],
-    answers: Sequence[Rendered | Refused],
-) -> list[Rendered | Refused]:
+    answers: Sequence[Rendering | Refusal],
+) -> list[Rendering | Refusal]:
     """The answers, each invalid picture made again with its next seeds; what stays invalid is refused with its reasons.
 
     The pictures become those of the last try.
@@ -221,7 +221,7 @@ def rerolled(
         invalid = []
         for number in waiting:
             picture, answer = pictures[number], answers[number]
-            if isinstance(answer, Rendered) and picture.layers is not None and picture.evidence is not None:
+            if isinstance(answer, Rendering) and picture.layers is not None and picture.evidence is not None:
                 picture.row = judged(picture.row, picture.layers, answer, picture.evidence)
                 if is_invalid(picture.row):
                     answers[number] = left_out(picture.row, attempt)

@@ -30,7 +30,7 @@ from unswayed.edits.layers import Layers, composite
 from unswayed.errors import UserError, reason_of
 from unswayed.jobs import Outcome
 from unswayed.jobs.scheduling import counting_waits
-from unswayed.rendering.layers import NetworkRenderer, Refused, Removal, Rendered, Renderer
+from unswayed.rendering.layers import NetworkRenderer, Refusal, Removal, Renderer, Rendering
 
 from .rows import FAILED
 
@@ -62,17 +62,17 @@ class Client:
         self.address, self.name = address, address.removal
         self._connection: Connection | None = None
 
-    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    def render(self, batch: Sequence[Layers]) -> list[Rendering | Refusal]:
         """One answer per picture; one whose start is 0 needs no network."""
         blended = [layers for layers in batch if layers.start > 0]
         parts = [blended[first : first + AT_ONCE] for first in range(0, len(blended), AT_ONCE)]
         answers = iter([answer for part in parts for answer in self._render(part)])
         return [
-            next(answers) if layers.start > 0 else Rendered(composite(layers.object, layers.alpha, layers.background))
+            next(answers) if layers.start > 0 else Rendering(composite(layers.object, layers.alpha, layers.background))
             for layers in batch
         ]
 
-    def _render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    def _render(self, batch: Sequence[Layers]) -> list[Rendering | Refusal]:
         size = batch[0].background.shape[0]
         self._memory.reserve(len(batch) * pixels_of(size))
         places = [self._memory.arrays(size, number) for number in range(len(batch))]
@@ -81,7 +81,7 @@ class Client:
                 array[...] = pixels
         answers = self._ask((size, [replace(layers, **_NO_PIXELS) for layers in batch]))
         return [
-            replace(answer, image=arrays[0].copy()) if isinstance(answer, Rendered) else answer
+            replace(answer, image=arrays[0].copy()) if isinstance(answer, Rendering) else answer
             for answer, arrays in zip(answers, places, strict=True)
         ]
 
@@ -166,12 +166,12 @@ class _Batch:
     layers: list[Layers]
 
     def __post_init__(self) -> None:
-        self.answers: list[Rendered | Refused | None] = [None] * len(self.layers)
+        self.answers: list[Rendering | Refusal | None] = [None] * len(self.layers)
         self.left = len(self.layers)
 
-    def answer(self, number: int, answer: Rendered | Refused) -> None:
+    def answer(self, number: int, answer: Rendering | Refusal) -> None:
         """Keep the answer to a picture; its pixels go where its object was. The last one sends all of them."""
-        if isinstance(answer, Rendered):
+        if isinstance(answer, Rendering):
             np.copyto(self.layers[number].object, answer.image)
             answer = replace(answer, **_NO_IMAGE)
         self.answers[number], self.left = answer, self.left - 1
@@ -249,7 +249,7 @@ class Service:
             if self.ended:
                 return
 
-    def _answers(self) -> Iterator[tuple[Key, Rendered | Refused]]:
+    def _answers(self) -> Iterator[tuple[Key, Rendering | Refusal]]:
         """The answers to all pictures that wait or come meanwhile; a bad picture costs only itself."""
         if isinstance(self.renderer, NetworkRenderer):
             try:
@@ -372,7 +372,7 @@ class Service:
         return _Batch(connection, [replace(layers, **arrays) for layers, arrays in zip(bare, pixels, strict=True)])
 
 
-def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendering | Refusal]:
     """Return the renderer's results; if a batch fails, its pictures are tried one by one and bad ones marked failed.
 
     A user's mistake (no memory for a single picture, a broken network) ends the run instead.
@@ -384,4 +384,4 @@ def render_safely(renderer: Renderer, batch: Sequence[Layers]) -> list[Rendered 
     except Exception as error:
         if len(batch) > 1:
             return [answer for layers in batch for answer in render_safely(renderer, [layers])]
-        return [Refused(reason_of(error), status=FAILED)]
+        return [Refusal(reason_of(error), status=FAILED)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from unswayed.errors import UserError
 
-from .composition import Composition, Drawn, Guidance, Impossible, Picture, Pool, Removed, Words
+from .composition import Composition, Drawing, Guidance, Impossible, Picture, Pool, WithoutObject, Words
 from .edit import Choice, Control, Edit, Level, Need, Range, Text, blend_start, check, parameter
 
 
@@ -291,10 +291,10 @@ class Background(Edit):
             other = pool.other(composition.scene_id, rng)
             if other is None:
                 raise Impossible("background random needs another scene in the source, but there is none")
-            return replace(changed, background=Removed(other), requested={**changed.requested, "from": other})
+            return replace(changed, background=WithoutObject(other), requested={**changed.requested, "from": other})
         if self.kind == "picture":
             return replace(changed, background=Picture(str(self.picture)))
-        return replace(changed, background=Drawn(TEXTURES[self.kind], int(rng.integers(2**31))))
+        return replace(changed, background=Drawing(TEXTURES[self.kind], int(rng.integers(2**31))))
 
 
 @dataclass(frozen=True)

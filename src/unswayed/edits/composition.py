@@ -25,7 +25,7 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Removed:
+class WithoutObject:
     """The picture of scene `scene_id` with its object removed; fill: which of several fills of its place."""
 
     scene_id: str
@@ -40,7 +40,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class Drawing:
     """A picture drawn by code: draw(size, rng) -> (size, size, 3) uint8, with a generator of this seed."""
 
     draw: Callable[[int, np.random.Generator], np.ndarray]
@@ -48,7 +48,7 @@ class Drawn:
 
 
 # The types that a renderer turns into a picture of the output size.
-PictureReference = Original | Removed | Picture | Drawn
+PictureReference = Original | WithoutObject | Picture | Drawing
 
 # (pixels (S, S, 3) uint8, weight (S, S) float32: 1 where a pixel belongs to the layer) -> both after a change
 Layer = tuple[np.ndarray, np.ndarray]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .composition import IDENTITY, Composition, Impossible, Original, Removed
+from .composition import IDENTITY, Composition, Impossible, Original, WithoutObject
 
 # Boxes are compared with this tolerance (a thousandth of a pixel at 256), so that rounding alone never refuses one.
 SLACK = 4e-6
@@ -95,7 +95,7 @@ def relocated(composition: Composition, placement: np.ndarray, start: float = 0.
     return replace(
         composition,
         placement=placement,
-        background=Removed(composition.scene_id) if isinstance(background, Original) else background,
+        background=WithoutObject(composition.scene_id) if isinstance(background, Original) else background,
         start=max(composition.start, start),
         requested={**composition.requested, **requested},
     )

@@ -13,7 +13,7 @@ from unswayed.sources.pictures import read_picture
 
 from .composition import (
     Composition,
-    Drawn,
+    Drawing,
     Guidance,
     Impossible,
     Original,
@@ -213,7 +213,7 @@ def over(front: np.ndarray, alpha: np.ndarray, back: np.ndarray) -> np.ndarray:
     return cv2.blendLinear(front, back, alpha, 1 - alpha)
 
 
-def drawn_picture(reference: Picture | Drawn, size: int) -> np.ndarray:
+def drawn_picture(reference: Picture | Drawing, size: int) -> np.ndarray:
     """The picture of a file, or one drawn by code, at size×size."""
     if isinstance(reference, Picture):
         return square_picture(reference.path, size)

@@ -26,7 +26,7 @@ from unswayed.sources.pictures import read_picture
 from . import EDITS
 from .blur import blurred
 from .color import recolored
-from .composition import Composition, Impossible, Original, PictureReference, Pool, Removed
+from .composition import Composition, Impossible, Original, PictureReference, Pool, WithoutObject
 from .edit import Choice, Edit, Range, allowed
 from .geometry import resized
 from .layers import composite, drawn_picture, over, realize, without_object
@@ -308,7 +308,7 @@ class _Fills:
     def resolve(self, reference: PictureReference, composition: Composition) -> np.ndarray:
         if isinstance(reference, Original):
             return composition.image
-        if not isinstance(reference, Removed):
+        if not isinstance(reference, WithoutObject):
             return drawn_picture(reference, self.size)
         if reference.scene_id == composition.scene_id:
             return without_object(composition.image, composition.mask)

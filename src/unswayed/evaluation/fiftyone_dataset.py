@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from unswayed.benchmark.exporting import Exported, Show
+from unswayed.benchmark.exporting import ExportResult, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
 from unswayed.errors import UserError
@@ -24,7 +24,7 @@ FLIPS = "flips"
 
 def write_fiftyone(
     benchmark: Benchmark, name: str, show: Show, predictions: str | Path | None = None, overwrite: bool = False
-) -> Exported:
+) -> ExportResult:
     """Create the persistent dataset `name` in FiftyOne's database; its samples refer to the benchmark's files.
 
     predictions: the folder of `unswayed evaluate`; each model becomes a field, and pictures that a model classifies
@@ -75,7 +75,7 @@ def write_fiftyone(
     if answers:
         flipped = fiftyone.ViewField(FLIPS).length() > 0
         dataset.save_view(FLIPS, dataset.select_group_slices().match(flipped))
-    return Exported(name, len(rows), sum(row["label"] is None for row in rows))
+    return ExportResult(name, len(rows), sum(row["label"] is None for row in rows))
 
 
 def _place(box: Sequence[float], side: int) -> list[float]:

@@ -39,7 +39,7 @@ _opened = functools.cache(open_segmenter)  # once in each process
 
 
 @dataclass(frozen=True)
-class Made:
+class MaskResult:
     """The result for one photograph. status: made, kept (the mask already existed) or failed; reason: why.
 
     confidence: how far the mask can be trusted, in [0, 1], with its three parts; None for a mask that a person made.
@@ -64,7 +64,7 @@ def make_masks(
     engine: EngineSettings | None = None,
     workers: int | None = None,
     show: Callable[[View], None] | None = None,
-) -> Iterator[Made]:
+) -> Iterator[MaskResult]:
     """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
     pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
@@ -80,14 +80,14 @@ def make_masks(
     work = functools.partial(_make_mask, root=root, masks=masks, segmenter=segmenter, box=box, choice_for=choice_for)
     known = merge_confidences(masks) if has_notes(masks) else confidence_rows(masks)
     first: dict[Path, str] = {}
-    ready: dict[str, Made] = {}
+    ready: dict[str, MaskResult] = {}
     for name in names:
         path = mask_path(masks, name)
         if first.setdefault(path, name) != name:
             reason = f"{first[path]} differs only in the suffix, so both masks would be the same file"
-            ready[name] = Made(name, str(path), "failed", reason)
+            ready[name] = MaskResult(name, str(path), "failed", reason)
         elif path.is_file():
-            ready[name] = Made(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
+            ready[name] = MaskResult(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
     with Monitor(masks, "masks", "photographs", show) as monitor:
         workers = workers or max(1, min(engine_of(engine).cores(engine), (len(names) - len(ready)) // 16))
         devices = [] if choice_for is None else engine_of(engine).places(engine)
@@ -97,7 +97,9 @@ def make_masks(
         for outcome in job.each(work, names, ready, workers, devices):
             name = outcome.task
             # Without a result where its process died.
-            made = outcome.result or Made(name, str(mask_path(masks, name)), "failed", f"{name}: {outcome.failure}")
+            made = outcome.result or MaskResult(
+                name, str(mask_path(masks, name)), "failed", f"{name}: {outcome.failure}"
+            )
             job.failed += made.status == "failed"
             job.count(1)
             yield made
@@ -113,7 +115,7 @@ def _make_mask(
     segmenter: str,
     box: Box | None,
     choice_for: Callable[..., Choice | None] | None,
-) -> Made:
+) -> MaskResult:
     path, opened = mask_path(masks, name), _opened(segmenter)
     try:
         image = read_picture(root / name)
@@ -122,11 +124,11 @@ def _make_mask(
         mask, agreement = with_agreement(opened, image, inside, choice)
         require_object(image, mask, f"{name}: {segmenter}")
     except BadPicture as error:
-        return Made(name, str(path), "failed", str(error))
+        return MaskResult(name, str(path), "failed", str(error))
     confidence = mask_confidence(image, mask, agreement)
     note_confidence(masks, name, confidence)
     write_bytes(path, mask_png(mask))
-    return Made(name, str(path), "made", None, *confidence)
+    return MaskResult(name, str(path), "made", None, *confidence)
 
 
 def mask_png(mask: np.ndarray) -> bytes:
@@ -159,7 +161,7 @@ def _names(pictures: Path, masks: Path) -> tuple[Path, list[str]]:
 @takes(MaskSettings)
 def masks(
     pictures: str | Path, output: str | Path, settings: MaskSettings, *, show: Callable[[View], None] | None = None
-) -> list[Made]:
+) -> list[MaskResult]:
     """Make a mask for every photograph of a folder, or of one photograph; return what was made, by photograph.
 
     Masks that are already in `output` are kept. A photograph that cannot be used has the status `failed` and a reason.

@@ -41,7 +41,7 @@ class Answer:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Identified:
+class NamedModel:
     """How every model under test is named and described; `stated_transform()` is its preprocessing as JSON."""
 
     @property

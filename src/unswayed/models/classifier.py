@@ -21,7 +21,7 @@ from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.specs import Spec
 from unswayed.tasks import Task
 
-from .answering import Identified
+from .answering import NamedModel
 from .foreign_transforms import as_transform
 from .runtime import evaluating, true_float32, watching
 from .transforms import Transform, paper, transform_from
@@ -32,7 +32,7 @@ Where = Mapping[str, str | None]  # the device and the precision that a model is
 
 
 @dataclass(frozen=True, eq=False)
-class Classifier(Identified):
+class Classifier(NamedModel):
     """An image classifier, as every source of models returns it; it also wraps a user's own module.
 
     Called with transformed pictures, a float tensor (N, 3, crop, crop), it returns (N, classes) logits.

@@ -23,7 +23,7 @@ from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, own
 from unswayed.tasks import Task
 
-from .answering import Answer, Identified
+from .answering import Answer, NamedModel
 
 Fit = Literal["letterbox", "center", "squash"]
 Channels = Literal["RGB", "BGR"]
@@ -102,7 +102,7 @@ class Inputs:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class ObjectInput:
     """A picture for a detector: the picture itself, or the values (height, width, 3) of its input; and its size."""
 
     values: np.ndarray
@@ -111,7 +111,7 @@ class Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectModel(Identified):
+class ObjectModel(NamedModel):
     """A detector or segmenter, as every source of them returns it; it also wraps a user's own function.
 
     find: prepared pictures -> for each (boxes or masks, classes, scores), or a map of classes; in pixels of the input
@@ -163,18 +163,18 @@ class ObjectModel(Identified):
     def stated_transform(self) -> dict[str, Any]:
         return {"score": self.threshold, **({} if self.inputs is None else asdict(self.inputs))}
 
-    def prepare(self, image: np.ndarray) -> Prepared:
+    def prepare(self, image: np.ndarray) -> ObjectInput:
         """A picture (H, W, 3) uint8 RGB as `answer` takes it."""
-        return Prepared(image if self.inputs is None else self.inputs.apply(image), *image.shape[:2])
+        return ObjectInput(image if self.inputs is None else self.inputs.apply(image), *image.shape[:2])
 
-    def answer(self, prepared: Sequence[Prepared], change: Change | None = None) -> list[Answer]:
+    def answer(self, prepared: Sequence[ObjectInput], change: Change | None = None) -> list[Answer]:
         """What is found in each of the prepared pictures; change: of the boxes, to try another reading of them."""
         answers = list(self.find([picture.values for picture in prepared]))
         if len(answers) != len(prepared):
             raise UserError(f"{self.name} returns {len(answers)} answers for {len(prepared)} pictures")
         return [self._answer(value, picture, change) for value, picture in zip(answers, prepared, strict=True)]
 
-    def _answer(self, answer: Any, picture: Prepared, change: Change | None) -> Answer:
+    def _answer(self, answer: Any, picture: ObjectInput, change: Change | None) -> Answer:
         size = picture.high, picture.wide
         if isinstance(answer, np.ndarray) and answer.ndim in (2, 3) and self.task == "segment":
             return self._regions(answer if self.inputs is None else self.inputs.map_back(answer, *size))

@@ -68,7 +68,7 @@ def true_float32(device: torch.device | str) -> Iterator[None]:
         convolutions.fp32_precision = before
 
 
-class Graphed:
+class CudaGraphs:
     """A function of tensors that a GPU replays: it is recorded once for each shape of its inputs, so that no time goes
     into launching its kernels one by one; the numbers are the same. Elsewhere it is simply called.
 

@@ -19,7 +19,7 @@ from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 from unswayed.tasks import Task
 
-from .answering import Answer, Identified
+from .answering import Answer, NamedModel
 from .chat_server import KEY, ChatServer
 from .label_mapping import labels_from
 from .questions import CHOICE, FREE, Question, Reply, Shown, interpret, question
@@ -44,7 +44,7 @@ class Talker(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class VisionLanguageModel(Identified):
+class VisionLanguageModel(NamedModel):
     """A model that names the object in a picture. ask: `choice` or `free`; pixels: the longest side that is sent."""
 
     name: str

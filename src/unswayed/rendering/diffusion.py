@@ -1,7 +1,7 @@
 """The renderer that blends an object into its background with a diffusion network.
 
 renderer = open_diffusion(network="compact", steps=20)
-answers = renderer.render(batch)          # Layers in, Rendered or Refused out, in order
+answers = renderer.render(batch)          # Layers in, `Rendering` or `Refusal` out, in order
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unswayed.errors import UserError
 from unswayed.jobs import choose_device
 from unswayed.jobs.resources import Threads, one_thread, shrinking
 
-from .layers import Layers, Refused, Rendered, composite
+from .layers import Layers, Refusal, Rendering, composite
 from .networks import Network, loading
 from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise
@@ -72,7 +72,7 @@ class Diffusion:
 
     def render(
         self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
-    ) -> list[Rendered | Refused]:
+    ) -> list[Rendering | Refusal]:
         """One answer per picture: blended, pasted if its start is 0, or refused with a reason.
 
         on_passes: called after every pass of the network with the number of pictures in it.
@@ -85,7 +85,7 @@ class Diffusion:
 
     def stream(
         self, take: Callable[[], tuple[object, Layers] | None], on_passes: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Any, Rendered | Refused]]:
+    ) -> Iterator[tuple[Any, Rendering | Refusal]]:
         """(key, answer) of each picture as soon as it is there.
 
         take: returns the next picture with its key whenever there is room for one, or None if none is waiting. When it
@@ -96,7 +96,7 @@ class Diffusion:
         settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
         begun: dict[object, _Begun] = {}
         again: list[tuple[object, Layers]] = []
-        ready: deque[tuple[object, Callable[[bool], Rendered | Refused | None]]] = deque()
+        ready: deque[tuple[object, Callable[[bool], Rendering | Refusal | None]]] = deque()
         slots, passes = 0, iter(list[tuple[object, Tensor]]())
 
         def next_job() -> tuple[object, Job] | None:
@@ -148,24 +148,24 @@ class Diffusion:
             "batch_size": self.batch_size,
         }
 
-    def _without_network(self, layers: Layers) -> Rendered | Refused | None:
+    def _without_network(self, layers: Layers) -> Rendering | Refusal | None:
         """The answer for a picture that needs no network or that the network cannot make; else None."""
         if layers.background.shape[0] != self.size:
             self.exact.check_size(layers.background.shape[0])
         if layers.start <= 0:
-            return Rendered(composite(layers.object, layers.alpha, layers.background))
+            return Rendering(composite(layers.object, layers.alpha, layers.background))
         if layers.words is not None:
-            return Refused(f"this network reads no words: {layers.needs_network}")
+            return Refusal(f"this network reads no words: {layers.needs_network}")
         guidance = layers.guidance
         if guidance is not None and len(self._levels(layers.start)) < 2:
-            return Refused(too_few(layers.start, self.steps, self.sampler, self.exact.beta_schedule))
+            return Refusal(too_few(layers.start, self.steps, self.sampler, self.exact.beta_schedule))
         if guidance is not None and guidance.kind == "adversarial":
             if self.guide is None:
-                return Refused("adversarial guidance needs a guide, e.g. --guide lite:2")
+                return Refusal("adversarial guidance needs a guide, e.g. --guide lite:2")
             if layers.label is None or not self.guide.knows(layers.label):
-                return Refused(f"adversarial guidance needs a label that {self.guide.name} knows, not {layers.label}")
+                return Refusal(f"adversarial guidance needs a label that {self.guide.name} knows, not {layers.label}")
         if self.exact.classes is not None and (layers.label is None or not 0 <= layers.label < self.exact.classes):
-            return Refused(
+            return Refusal(
                 f"the network {self.exact.name} needs one of its {self.exact.classes} classes, not {layers.label}"
             )
         return None
@@ -216,7 +216,7 @@ class Diffusion:
         job = Job(first, kept, mask[None], levels, layers.start, self.steps, layers.seed, rising=rising)
         return _Begun(layers, replace(job, label=layers.label, **guided), object_, alpha, background, band)
 
-    def _finish(self, begun: _Begun, x0: Tensor) -> Callable[[bool], Rendered | Refused | None]:
+    def _finish(self, begun: _Begun, x0: Tensor) -> Callable[[bool], Rendering | Refusal | None]:
         """A function that returns the answer; from a GPU None until it has arrived, unless it is called with True."""
         layers, pixels = begun.layers, begun.blended(x0)
         arrived = None
@@ -231,20 +231,20 @@ class Diffusion:
         if guide is not None:
             measures["guide"] = guide.name
 
-        def answer(wait: bool) -> Rendered | Refused | None:
+        def answer(wait: bool) -> Rendering | Refusal | None:
             if arrived is not None and wait:
                 arrived.synchronize()
             elif arrived is not None and not arrived.query():
                 return None
             if not pixels[-1]:
                 who = "the network" if guide is None else f"the network, or the guide {guide.name},"
-                return Refused(f"{who} returned NaN or infinity", status="failed")
-            return Rendered(pixels[:-1].view(self.size, self.size, 3).numpy(), measures, generated=True)
+                return Refusal(f"{who} returned NaN or infinity", status="failed")
+            return Rendering(pixels[:-1].view(self.size, self.size, 3).numpy(), measures, generated=True)
 
         return answer
 
 
-def _known(answer: Rendered | Refused, wait: bool) -> Rendered | Refused:
+def _known(answer: Rendering | Refusal, wait: bool) -> Rendering | Refusal:
     return answer
 
 
@@ -312,7 +312,7 @@ def open_diffusion(
         parameters = sum(weight.numel() for weight in exact.module.parameters())
         worth = planned is None or parameters * planned * (steps or chosen.default) >= WORTH_COMPILING
         compile = target.type == "cuda" and pictures >= COMPILE_FROM and worth
-    running = replace(exact, module=(loading.compiled if compile else loading.Recorded)(exact.module))
+    running = replace(exact, module=(loading.compiled if compile else loading.Recording)(exact.module))
     with loading.loading_onto_device("the guide", target):
         opened = None if guide is None else open_guide(guide, target, exact.size)
     return Diffusion(running, exact, steps or chosen.default, chosen.name, opened, pictures, kind, guided)

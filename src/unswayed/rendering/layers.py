@@ -12,14 +12,14 @@ from typing import Any, Protocol, runtime_checkable
 import cv2
 import numpy as np
 
-from unswayed.edits.composition import Composition, Original, PictureReference, Pool, Removal, Removed
+from unswayed.edits.composition import Composition, Original, PictureReference, Pool, Removal, WithoutObject
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import Layers, composite, drawn_picture
 from unswayed.files.whole import Json, write_bytes
 
 
 @dataclass(frozen=True, eq=False)
-class Rendered:
+class Rendering:
     """A picture (S, S, 3) uint8, and the renderer's measures of it for the manifest.
 
     alpha: (S, S) float32, what the object was blended with, where that is not the alpha of its layers; generated:
@@ -33,7 +33,7 @@ class Rendered:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refusal:
     """A picture that this renderer does not make (skipped) or could not make (failed), with the reason."""
 
     reason: str
@@ -43,7 +43,7 @@ class Refused:
 class Renderer(Protocol):
     """Renders a batch of mixed scenes, edits and strengths; returns one answer per picture, in order."""
 
-    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]: ...
+    def render(self, batch: Sequence[Layers]) -> list[Rendering | Refusal]: ...
 
     def describe(self) -> Json:
         """The entry in benchmark.json: name, settings, hash of the weights, device type."""
@@ -61,11 +61,11 @@ class NetworkRenderer(Renderer, Protocol):
 
     def render(
         self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
-    ) -> list[Rendered | Refused]: ...
+    ) -> list[Rendering | Refusal]: ...
 
     def stream(
         self, take: Callable[[], tuple[object, Layers] | None], on_passes: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Any, Rendered | Refused]]: ...
+    ) -> Iterator[tuple[Any, Rendering | Refusal]]: ...
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class CountedRenderer:
     renderer: NetworkRenderer
     on_passes: Callable[[int], None]
 
-    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
+    def render(self, batch: Sequence[Layers]) -> list[Rendering | Refusal]:
         return self.renderer.render(batch, self.on_passes)
 
     def passes(self, start: float, regenerated: bool = False) -> int:
@@ -94,14 +94,14 @@ class Paste:
 
     feather: float = 1.0
 
-    def render(self, batch: Sequence[Layers]) -> list[Rendered | Refused]:
-        answers: list[Rendered | Refused] = []
+    def render(self, batch: Sequence[Layers]) -> list[Rendering | Refusal]:
+        answers: list[Rendering | Refusal] = []
         for layers in batch:
             if layers.needs_network is not None:
                 answers.append(no_network(layers.needs_network))
             else:
                 alpha = feathered(layers.alpha, self.feather)
-                answers.append(Rendered(composite(layers.object, alpha, layers.background), alpha=alpha))
+                answers.append(Rendering(composite(layers.object, alpha, layers.background), alpha=alpha))
         return answers
 
     def describe(self) -> Json:
@@ -122,9 +122,9 @@ def forecast(renderer: Renderer, passes: int) -> str | None:
     return f"there is no GPU: {passes} steps of the pipeline will take about {words}"
 
 
-def no_network(needed: str) -> Refused:
+def no_network(needed: str) -> Refusal:
     """The answer for a picture that cannot be pasted; needed: why."""
-    return Refused(f"needs a diffusion network: {needed}")
+    return Refusal(f"needs a diffusion network: {needed}")
 
 
 def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:
@@ -174,7 +174,7 @@ class Backgrounds:
         if isinstance(reference, Original):
             return resized(composition.image, self.size)
         if reference not in self._pictures:
-            if isinstance(reference, Removed):
+            if isinstance(reference, WithoutObject):
                 self._pictures[reference] = self._removed(reference, composition)
             else:
                 self._pictures[reference] = drawn_picture(reference, self.size)
@@ -183,7 +183,7 @@ class Backgrounds:
         self._pictures.move_to_end(reference)
         return self._pictures[reference]
 
-    def _removed(self, reference: Removed, composition: Composition) -> np.ndarray:
+    def _removed(self, reference: WithoutObject, composition: Composition) -> np.ndarray:
         own = reference.scene_id == composition.scene_id
         scene = composition if own else self.pool.load(reference.scene_id)
         image, mask = resized(scene.image, self.size), resized(scene.mask, self.size)

@@ -51,10 +51,10 @@ from .layers import (
     Backgrounds,
     Layers,
     NetworkRenderer,
-    Refused,
+    Refusal,
     Removal,
-    Rendered,
     Renderer,
+    Rendering,
     mask_levels,
     png,
     written_rate,
@@ -165,7 +165,7 @@ def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) ->
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class Edited:
+class EditedPhotograph:
     """An edited photograph, which notebooks display.
 
     image: the edited picture, RGB, `pixels` on a side; mask: of its visible object, mode L, white is the object;
@@ -242,11 +242,11 @@ def compose(request: Request, scene: Scene, remove: Removal | None = None) -> tu
 
 def render_chain(
     request: Request, scene: Scene, renderer: Renderer, remove: Removal | None = None
-) -> tuple[Composition, Layers, Rendered]:
+) -> tuple[Composition, Layers, Rendering]:
     """Apply the request's edits and render the picture, without a record; UserError if that is not possible."""
     composition, layers = compose(request, scene, remove)
     [answer] = renderer.render([layers])
-    if isinstance(answer, Refused):
+    if isinstance(answer, Refusal):
         run = "unswayed edit … --renderer diffusion" if request.renderer == "paste" else None
         raise UserError(answer.reason, run=run)
     return composition, layers, answer
@@ -258,7 +258,7 @@ def edit_photograph(
     image: Path | None = None,
     renderer: Renderer | None = None,
     remove: Removal | None = None,
-) -> Edited:
+) -> EditedPhotograph:
     """Return the edited scene. image: the file it was read from, if any; renderer, remove: open ones to use."""
     mask = exact_mask(scene.mask)
     exact = Scene(scene.id, scene.image, mask, request.label, scene.notes)
@@ -284,7 +284,7 @@ def edit_photograph(
     }
     photograph = Image.fromarray(scene.image) if image is None else None
     placement = None if composition.cropped else composition.placement
-    return Edited(Image.fromarray(answer.image), Image.fromarray(levels), record, photograph, placement)
+    return EditedPhotograph(Image.fromarray(answer.image), Image.fromarray(levels), record, photograph, placement)
 
 
 def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None) -> Scene:
@@ -309,7 +309,7 @@ def read_scene(image: PictureLike | Scene, mask: PictureLike | Box | None = None
 
 def replay(
     record_path: Path, image: Path | None = None, renderer: Renderer | None = None, trust: bool = False
-) -> Edited:
+) -> EditedPhotograph:
     """Make the picture of a record again; raises UserError if something that it was made from has changed.
 
     image: the photograph, if it is no longer at the path of the record; trust: follow the record also where it names
@@ -391,7 +391,7 @@ def check_output(out: Path) -> None:
     check_writable(out)
 
 
-def write_edited(edited: Edited, out: Path) -> tuple[Path, Path, Path]:
+def write_edited(edited: EditedPhotograph, out: Path) -> tuple[Path, Path, Path]:
     """Write OUT.png, OUT.mask.png and the record OUT.json; also OUT.photograph.png if it did not come from a file."""
     check_output(out)
     mask, path, photograph = (out.with_suffix(ending) for ending in (".mask.png", ".json", ".photograph.png"))

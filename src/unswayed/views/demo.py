@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from unswayed.edits.recipes import Item
     from unswayed.sources import Source
 
-    from .report.page import Written
+    from .report.page import ReportResult
 
 MODELS = ("lite:0", "lite:1", "lite:2")
 GUIDE = "lite:2"
@@ -78,7 +78,7 @@ def report(
     settings: ReportSettings,
     *,
     progress: Callable[[int, int, str], None] | None = None,
-) -> Written:
+) -> ReportResult:
     """Write the report of a folder of predictions as one HTML file, with heat maps of what the models looked at.
 
     The result has the report's `path`, the `verdict` in sentences and the table of `drops`. The fields of settings are

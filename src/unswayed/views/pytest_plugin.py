@@ -77,19 +77,19 @@ class Results:
 
         return dropped_accuracy(self.predictions, facts=self.facts)
 
-    def drop(self, edit: str = "average", model: str | None = None) -> Measured:
+    def drop(self, edit: str = "average", model: str | None = None) -> Measurement:
         """Accuracy on the originals minus that on the edit, in points. model: needed if there are several."""
         return self._measured("drop", edit, model)
 
-    def net_drop(self, edit: str, model: str | None = None) -> Measured:
+    def net_drop(self, edit: str, model: str | None = None) -> Measurement:
         """Accuracy on the edit's control minus that on the edit, in points."""
         return self._measured("net drop", edit, model)
 
-    def accuracy(self, edit: str = "original", model: str | None = None) -> Measured:
+    def accuracy(self, edit: str = "original", model: str | None = None) -> Measurement:
         """The accuracy on an edit, in percent."""
         return self._measured("accuracy", edit, model)
 
-    def _measured(self, measure: str, edit: str, model: str | None) -> Measured:
+    def _measured(self, measure: str, edit: str, model: str | None) -> Measurement:
         from unswayed.analyses.drops.limits import judge, why_missing
         from unswayed.errors import UserError, unknown
 
@@ -107,11 +107,11 @@ class Results:
         row = matching.row(0, named=True)
         flips = functools.partial(_flips, self.predictions, row["model"], edit, self.facts)
         verdict = functools.partial(judge, row, measure, facts=self.facts, level=0.95)
-        return Measured(f"{measure} of {row['model']} on {edit}", verdict, flips, self._undecided)
+        return Measurement(f"{measure} of {row['model']} on {edit}", verdict, flips, self._undecided)
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurement:
     """A value with its 95 % interval, which is compared with a limit: `<`, `<=`, `>`, `>=`.
 
     judge: the check of `unswayed check` for a limit; flips: where the flips are, found only if a comparison fails and

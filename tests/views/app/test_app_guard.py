@@ -24,7 +24,7 @@ from unswayed.views.app.guard import (
     names_an_address,
     reaches_outside,
 )
-from unswayed.views.app.page import LAST, Bounded, served, sweep
+from unswayed.views.app.page import LAST, BoundedStream, served, sweep
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_questions_without_a_listener_are_refused_by_the_page(address):
 
 def test_messages_of_the_server_are_bounded():
     shown = io.StringIO()
-    stream = Bounded(shown, 100)
+    stream = BoundedStream(shown, 100)
     for _ in range(50):
         stream.write("a message\n")
     assert len(shown.getvalue()) == 100 + len(LAST)

@@ -23,7 +23,7 @@ from unswayed.jobs import choose_device
 from unswayed.jobs.resources import is_out_of_memory
 from unswayed.specs import Spec
 
-from ..layers import Refused
+from ..layers import Refusal
 from ..networks.loading import PRECISIONS
 from .folders import decoder_width, editor_of, elements_of, facts_of, folder_of, stated_side, weight_files
 from .memory import OFFLOADS, Holding, fitting, hold, holdings
@@ -43,7 +43,7 @@ def parse(detail: str, *more: str) -> Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class EditRequest:
     """A picture to be edited: image (H, W, 3) uint8; redrawn: (H, W) bool, what in-painting draws anew."""
 
     image: np.ndarray
@@ -95,10 +95,10 @@ class Pipeline:
         return "guidance_scale" if "guidance_scale" in self.accepts else None
 
     def draw(
-        self, asked: Sequence[Asked], call: Call, on_step: Callable[[int], None] | None = None
-    ) -> list[np.ndarray | Refused]:
+        self, asked: Sequence[EditRequest], call: Call, on_step: Callable[[int], None] | None = None
+    ) -> list[np.ndarray | Refusal]:
         """The edited pictures (H, W, 3) uint8, each of the size of its input, or why there is none."""
-        answers: list[np.ndarray | Refused] = []
+        answers: list[np.ndarray | Refusal] = []
         for first in range(0, len(asked), self.batch):
             group = list(asked[first : first + self.batch])
             padded = [*group, *[group[-1]] * (self.batch - len(group))]
@@ -107,7 +107,7 @@ class Pipeline:
         return answers
 
     def run(
-        self, group: list[Asked], call: Call, on_step: Callable[[int], None] | None = None
+        self, group: list[EditRequest], call: Call, on_step: Callable[[int], None] | None = None
     ) -> tuple[np.ndarray, list[bool]]:
         """The pictures of a full batch, (N, side, side, 3) float32 in [0, 1], and whether a safety checker rejected
         them."""
@@ -140,7 +140,7 @@ class Pipeline:
             torch.cuda.empty_cache()
         hold(self.pipe, less[0], self.device)
 
-    def _arguments(self, group: list[Asked], call: Call, on_step: Callable[[int], None] | None) -> dict[str, Any]:
+    def _arguments(self, group: list[EditRequest], call: Call, on_step: Callable[[int], None] | None) -> dict[str, Any]:
         def told(pipe: Any, step: int, timestep: Any, kept: dict[str, Any]) -> dict[str, Any]:
             if on_step is not None:
                 on_step(len(group))
@@ -172,11 +172,11 @@ class Pipeline:
             given[scale] = call.guidance_scale
         return {name: value for name, value in given.items() if name in self.accepts}
 
-    def _answer(self, asked: Asked, picture: np.ndarray, flagged: bool) -> np.ndarray | Refused:
+    def _answer(self, asked: EditRequest, picture: np.ndarray, flagged: bool) -> np.ndarray | Refusal:
         if flagged:
-            return Refused(f"the safety checker of {self.name} rejected the picture and made it black", status="failed")
+            return Refusal(f"the safety checker of {self.name} rejected the picture and made it black", status="failed")
         if not np.isfinite(picture).all():
-            return Refused(f"{self.name} returned NaN or infinity", status="failed")
+            return Refusal(f"{self.name} returned NaN or infinity", status="failed")
         made = np.clip(np.rint(picture * 255), 0, 255).astype(np.uint8)
         return resized(made, asked.image.shape[0])
 
@@ -289,7 +289,7 @@ def _check_batch(pipeline: Pipeline) -> None:
         return
     left, random = np.tile(np.arange(64) < 32, (64, 1)), np.random.default_rng(0)
     noise, dark = (random.integers(0, level, (64, 64, 3), np.uint8) for level in (255, 20))
-    last, other = Asked(noise, left, "a photo", None, 1), Asked(dark, ~left, "a longer text " * 8, None, 2)
+    last, other = EditRequest(noise, left, "a photo", None, 1), EditRequest(dark, ~left, "a longer text " * 8, None, 2)
     call = Call(2, None, 1.0)
     try:
         made = [pipeline.run([*[beside] * (pipeline.batch - 1), last], call)[0][-1] for beside in (last, other)]

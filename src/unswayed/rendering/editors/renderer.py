@@ -20,9 +20,9 @@ from unswayed.edits.layers import Layers, composite, own_colors
 from unswayed.errors import UserError, first_line
 from unswayed.specs import Spec
 
-from ..layers import Refused, Rendered
+from ..layers import Refusal, Rendering
 from .folders import IN_PAINTING, INSTRUCTION
-from .pipelines import Asked, Call, Pipeline, call_of, open_pipeline, parse
+from .pipelines import Call, EditRequest, Pipeline, call_of, open_pipeline, parse
 
 # What is asked for by kind of pipeline and what is redrawn. {words}: what the edit says; {class}: the photograph's.
 TEMPLATES = {
@@ -52,7 +52,7 @@ class Editor:
 
     def render(
         self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
-    ) -> list[Rendered | Refused]:
+    ) -> list[Rendering | Refusal]:
         """One answer per picture: drawn, pasted if nothing in it needs a network, or refused with a reason."""
         waiting = iter(enumerate(batch))
         answers = dict(self.stream(lambda: next(waiting, None), on_passes))
@@ -60,24 +60,24 @@ class Editor:
 
     def stream(
         self, take: Callable[[], tuple[Any, Layers] | None], on_passes: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Any, Rendered | Refused]]:
+    ) -> Iterator[tuple[Any, Rendering | Refusal]]:
         """(key, answer) of each picture that `take` returns with its key, until it returns None."""
         ended = False
         while not ended:
-            group: list[tuple[Any, Layers, Asked]] = []
+            group: list[tuple[Any, Layers, EditRequest]] = []
             while len(group) < self.pipeline.batch:
                 taken = take()
                 if taken is None:
                     ended = True
                     break
                 asked = self._asked(taken[1])
-                if isinstance(asked, Asked):
+                if isinstance(asked, EditRequest):
                     group.append((*taken, asked))
                 else:
                     yield taken[0], asked
             drawn = self.pipeline.draw([asked for _, _, asked in group], self.call, on_passes)
             for (key, layers, asked), picture in zip(group, drawn, strict=True):
-                yield key, picture if isinstance(picture, Refused) else self._finished(layers, asked, picture)
+                yield key, picture if isinstance(picture, Refusal) else self._finished(layers, asked, picture)
 
     def passes(self, start: float, regenerated: bool = False) -> int:
         """How many steps a picture takes; regenerated: whether more is drawn than a band around the object."""
@@ -110,7 +110,7 @@ class Editor:
     def _pace(self) -> tuple[float, float]:
         """The seconds of a picture beside its steps, and of one step."""
         gray = np.full((64, 64, 3), 128, np.uint8)
-        asked = [Asked(gray, np.ones((64, 64), bool), "a photo", None, 0)]
+        asked = [EditRequest(gray, np.ones((64, 64), bool), "a photo", None, 0)]
         took = []
         for steps in (1, 1, 3):  # the first one includes what is done only once
             began = time.perf_counter()
@@ -119,14 +119,14 @@ class Editor:
         step = max((took[2] - took[1]) / 2, 0.0)
         return max(took[1] - step, 0.0), step
 
-    def _asked(self, layers: Layers) -> Asked | Rendered | Refused:
+    def _asked(self, layers: Layers) -> EditRequest | Rendering | Refusal:
         """What is asked of the pipeline, or the answer where nothing is."""
         words = layers.words
         if layers.guidance is not None:
-            return Refused(f"{layers.guidance.kind} guidance needs gradients, which {self.pipeline.name} does not give")
+            return Refusal(f"{layers.guidance.kind} guidance needs gradients, which {self.pipeline.name} does not give")
         whole = composite(layers.object, layers.alpha, layers.background)
         if not self.passes(*layers.passes_by):
-            return Rendered(whole)
+            return Rendering(whole)
         inside = layers.alpha > 0.5
         if words is not None and words.where == "object":
             redrawn = inside
@@ -136,8 +136,8 @@ class Editor:
             redrawn = band(inside)
         negative = None if words is None else words.negative
         if negative is not None and "negative_prompt" not in self.pipeline.accepts:
-            return Refused(f"{self.pipeline.name} takes no negative prompt")
-        return Asked(whole, redrawn, self._prompt(layers, whole), negative, layers.seed)
+            return Refusal(f"{self.pipeline.name} takes no negative prompt")
+        return EditRequest(whole, redrawn, self._prompt(layers, whole), negative, layers.seed)
 
     def _prompt(self, layers: Layers, whole: np.ndarray) -> str:
         words, kind = layers.words, self.pipeline.kind
@@ -148,7 +148,7 @@ class Editor:
         caption = _filled(self.caption, "", layers.class_name) if self.captioner is None else self.captioner(whole)
         return caption if kind == IN_PAINTING else AS_IT_IS.replace("{words}", caption)
 
-    def _finished(self, layers: Layers, asked: Asked, drawn: np.ndarray) -> Rendered:
+    def _finished(self, layers: Layers, asked: EditRequest, drawn: np.ndarray) -> Rendering:
         """The drawn picture with everything that must not change put back: bit for bit inside, faded in outside."""
         call = self.call
         measures: dict[str, Any] = {
@@ -158,14 +158,14 @@ class Editor:
             "prompt": asked.prompt,
         }
         if layers.words is not None and layers.words.where == "object":
-            return Rendered(
+            return Rendering(
                 composite(drawn, np.clip(2 * layers.alpha - 1, 0, 1), asked.image), measures, generated=True
             )
         if layers.needs_network is None:
             soft = cv2.blur(asked.redrawn.astype(np.float32), (5, 5)) * asked.redrawn
             drawn = composite(drawn, soft, asked.image)
         front = np.where(layers.alpha[..., None] > 0.5, layers.object, own_colors(layers.object, layers.alpha))
-        return Rendered(composite(front, np.minimum(2 * layers.alpha, 1), drawn), measures, generated=True)
+        return Rendering(composite(front, np.minimum(2 * layers.alpha, 1), drawn), measures, generated=True)
 
 
 def band(inside: np.ndarray) -> np.ndarray:

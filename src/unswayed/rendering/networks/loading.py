@@ -20,7 +20,7 @@ from unswayed.files.downloads import KNOWN, cached
 from unswayed.files.storage import cache_folder
 from unswayed.files.whole import sha256
 from unswayed.jobs.resources import is_out_of_memory
-from unswayed.models.runtime import Graphed
+from unswayed.models.runtime import CudaGraphs
 
 from . import Facts, Network, refuse_broken
 from .adm import load_adm
@@ -152,13 +152,13 @@ def _bytes_a_picture(network: Network, size: int) -> int:
     return torch.cuda.max_memory_allocated(device) - before + 40 * 3 * size * size
 
 
-class Recorded(nn.Module):
-    """A module whose passes a GPU replays, see `Graphed`."""
+class Recording(nn.Module):
+    """A module whose passes a GPU replays, see `CudaGraphs`."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
-        self.replayed = Graphed(module)
+        self.replayed = CudaGraphs(module)
 
     def forward(self, *inputs: torch.Tensor | None) -> torch.Tensor:
         return self.replayed(*inputs)

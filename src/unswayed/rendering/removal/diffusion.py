@@ -24,10 +24,10 @@ from unswayed.jobs import choose_device
 from unswayed.jobs.resources import shrinking
 
 from ..editors.folders import IN_PAINTING
-from ..editors.pipelines import Asked, call_of, open_pipeline, parse
-from ..layers import Refused
+from ..editors.pipelines import EditRequest, call_of, open_pipeline, parse
+from ..layers import Refusal
 from ..networks import TIMESTEPS, Network
-from ..networks.loading import PRECISIONS, Recorded, choose_precision, load_network, loading_onto_device, out_of_memory
+from ..networks.loading import PRECISIONS, Recording, choose_precision, load_network, loading_onto_device, out_of_memory
 from ..sampling import Schedule, as_seeds, normal, predicted_x0
 from ..sampling.loop import Job, Settings, denoise_all
 from ..sampling.samplers import SAMPLERS, visited
@@ -73,7 +73,7 @@ class DiffusionRemoval:
             )
         with loading_onto_device(f"the network {loaded.name}", target):
             exact = loaded.on(target, PRECISIONS[choose_precision(precision, target)])
-        self.network = replace(exact, module=Recorded(exact.module))
+        self.network = replace(exact, module=Recording(exact.module))
         self.name = f"diffusion-{self.network.name}-{(self.network.weights_hash or 'unknown')[:12]}"
 
     def __call__(self, image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
@@ -137,8 +137,8 @@ class PipelineRemoval:
         for image, mask, seed in zip(images, masks, seeds, strict=True):
             if (id(image), seed) not in made:
                 hole = hole_of(mask)
-                [drawn] = self.pipeline.draw([Asked(image, hole, self.prompt, None, seed)], self.call)
-                if isinstance(drawn, Refused):
+                [drawn] = self.pipeline.draw([EditRequest(image, hole, self.prompt, None, seed)], self.call)
+                if isinstance(drawn, Refusal):
                     raise BadPicture(drawn.reason)
                 made[id(image), seed] = np.where(hole[..., None], drawn, image)
         return [made[id(image), seed] for image, seed in zip(images, seeds, strict=True)]

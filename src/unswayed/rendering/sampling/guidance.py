@@ -20,7 +20,7 @@ from torch import Tensor
 
 from unswayed.errors import UserError
 from unswayed.jobs.resources import one_thread
-from unswayed.models.runtime import Graphed, true_float32
+from unswayed.models.runtime import CudaGraphs, true_float32
 from unswayed.specs import split_specs
 
 from . import Schedule
@@ -132,7 +132,7 @@ def _slope_of(guide: Guide) -> Callable[[Tensor, Tensor], Tensor]:
         loss = F.cross_entropy(guide((leaf + 1) / 2).float(), true, reduction="sum")
         return torch.autograd.grad(loss, leaf)[0]
 
-    return Graphed(slope)
+    return CudaGraphs(slope)
 
 
 def amplitude(x0: Tensor, band: str | Sequence[str] = "all") -> Tensor:

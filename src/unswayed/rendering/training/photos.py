@@ -23,7 +23,7 @@ from unswayed.sources.labeled import files_below
 from unswayed.sources.pictures import read_picture
 
 from ..diffusion import open_diffusion
-from ..layers import Layers, Rendered
+from ..layers import Layers, Rendering
 
 SIDE = 256
 SCALES = (256, 288, 324, 364)
@@ -299,7 +299,7 @@ def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: in
         Layers(picture, nothing, picture, start, None, None, seed, needs_network="the whole picture is drawn anew")
         for seed, picture in enumerate(pictures)
     ]
-    return np.stack([answer.image for answer in renderer.render(batch) if isinstance(answer, Rendered)])
+    return np.stack([answer.image for answer in renderer.render(batch) if isinstance(answer, Rendering)])
 
 
 def write_sheet(folder: Path, held: Tensor, columns: int = 8) -> Path:

@@ -31,8 +31,8 @@ from .controls import (
     values_from,
 )
 from .photographs import Photograph, open_sample
-from .stage import Compared, Said, Shown, preview, render, stage, write_files
-from .studio import Canceled, Found, Report, Step, Studio
+from .stage import Comparison, Said, Shown, preview, render, stage, write_files
+from .studio import Canceled, FoundObjects, Report, Step, Studio
 
 # gradio gives its components no type that has their events.
 Component: TypeAlias = Any
@@ -55,7 +55,7 @@ def data(value: object) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class EditorInputs:
     """What a visitor has chosen; picture: the file of a background, or None; flat: the values of the controls."""
 
     models: Sequence[str]
@@ -67,7 +67,7 @@ class Asked:
     @classmethod
     def of(
         cls, models: Sequence[str], photograph: Photograph, picture: str | None, seed: float | None, *flat: Value
-    ) -> Asked:
+    ) -> EditorInputs:
         """Return the inputs of an event as the page sends them."""
         return cls(models, photograph, picture, int(seed or 0), flat)
 
@@ -119,15 +119,15 @@ class Editor:
         """Update the controls and the result after `event`, which changed the photograph."""
         event.then(self.begun, self.given, [*self.flat, *self.results], **PRIVATE, **LIGHT)
 
-    def chain(self, asked: Asked) -> tuple[Edit, ...]:
+    def chain(self, asked: EditorInputs) -> tuple[Edit, ...]:
         """Return the edits that are switched on."""
         return chain_from(values_from(self.groups, asked.flat), asked.picture)
 
     def previewed(self, *given: Any) -> tuple[object, ...]:
         """Return the paste preview for the inputs `given`, as `results`."""
-        return self._preview(Asked.of(*given))
+        return self._preview(EditorInputs.of(*given))
 
-    def _preview(self, asked: Asked, serial: int | None = None) -> tuple[object, ...]:
+    def _preview(self, asked: EditorInputs, serial: int | None = None) -> tuple[object, ...]:
         try:
             chain = self.chain(asked)
             made = preview(self.studio, asked.photograph, chain, asked.seed)
@@ -137,7 +137,7 @@ class Editor:
 
     def _results(
         self,
-        asked: Asked,
+        asked: EditorInputs,
         chain: tuple[Edit, ...],
         made: Shown,
         caption: str,
@@ -155,7 +155,7 @@ class Editor:
         markup = stage(asked.photograph, made, caption, said, chain, unchanged, asked.seed, serial)
         return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
 
-    def _changed(self, asked: Asked, values: Mapping[str, Mapping[str, Value] | None]) -> Asked:
+    def _changed(self, asked: EditorInputs, values: Mapping[str, Mapping[str, Value] | None]) -> EditorInputs:
         """Return what is asked with some edits switched on or off, which then start at the object's own values."""
         return replace(asked, flat=flat_from(self.groups, asked.flat, values, own_values(asked.photograph)))
 
@@ -164,7 +164,7 @@ class Editor:
 
         A logarithmic slider ends where the frame ends.
         """
-        asked = Asked.of(*given)
+        asked = EditorInputs.of(*given)
         switched = values_from(self.groups, asked.flat)
         changed = self._changed(asked, {group.edit: None for group in self.groups if group.edit not in switched})
         ends, slots = largest_values(asked.photograph), [slot for group in self.groups for slot in group.slots]
@@ -176,7 +176,7 @@ class Editor:
 
     def dragged(self, wanted: str, *given: Any) -> tuple[object, ...]:
         """Return the controls and the result with the object where a handle was moved to."""
-        asked = Asked.of(*given)
+        asked = EditorInputs.of(*given)
         try:
             values, serial = moved_to(asked.photograph, values_from(self.groups, asked.flat), wanted)
         except UserError as error:
@@ -187,7 +187,7 @@ class Editor:
 
     def reset(self, event: gr.EventData, *given: Any) -> tuple[object, ...]:
         """Return the seed, the controls and the result without the change of a chip, or without any for `reset all`."""
-        asked, name = Asked.of(*given), str(getattr(event, "edit", ""))
+        asked, name = EditorInputs.of(*given), str(getattr(event, "edit", ""))
         changed = self._changed(asked, {group.edit: None for group in self.groups if name in ("", group.edit)})
         if name in ("", "seed"):
             changed = replace(changed, seed=0)
@@ -201,7 +201,7 @@ class Editor:
         for name in models:
             try:
                 before, after = self.studio.answers(name, shown)
-                if isinstance(before, Found) or isinstance(after, Found):
+                if isinstance(before, FoundObjects) or isinstance(after, FoundObjects):
                     parts.append(figures.found_pair(name, shown, (before, after)))
                     continue
                 truth = photograph.label if self.studio.model(name).labels == imagenet() else None
@@ -218,7 +218,7 @@ class Editor:
         self, request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *others: Any
     ) -> Iterator[tuple[object, ...]]:
         """Yield the progress of a rendering, then its result: `results`, the progress, Cancel."""
-        asked, unchanged = Asked.of(models, photograph, *others), (gr.skip(),) * len(self.results)
+        asked, unchanged = EditorInputs.of(models, photograph, *others), (gr.skip(),) * len(self.results)
         last, note = Step(0, 0, 0.0), ""
 
         def told(step: Step) -> tuple[object, ...]:
@@ -226,7 +226,7 @@ class Editor:
             last = step
             return *unchanged, figures.progress(step, "passes"), gr.Button(visible=True)
 
-        def work(report: Report) -> tuple[tuple[Edit, ...], Shown, Compared]:
+        def work(report: Report) -> tuple[tuple[Edit, ...], Shown, Comparison]:
             chain = self.chain(asked)
             return chain, *render(self.studio, photograph, chain, asked.seed, int(steps), report)
 
@@ -242,7 +242,7 @@ class Editor:
             result = nothing(error)
         yield *result, figures.message(note), gr.Button(visible=False)
 
-    def _prediction_lines(self, models: Sequence[str], compared: Compared) -> dict[str, list[str]]:
+    def _prediction_lines(self, models: Sequence[str], compared: Comparison) -> dict[str, list[str]]:
         """Return each model's prediction for each picture of the comparison, in a line."""
         images = {name: image for name, image in vars(compared).items() if not isinstance(image, str)}
         said: dict[str, list[str]] = {name: [] for name in images}

@@ -17,7 +17,7 @@ from unswayed.views.text import joined, percent, plural, tag
 
 from .photographs import Photograph, doubts
 from .results import Results
-from .stage import Compared
+from .stage import Comparison
 from .studio import Answer, Seen, Step
 
 MARKER_SIDE = 640
@@ -120,7 +120,7 @@ def progress(step: Step, unit: str) -> Markup:
     return tag("div", bar, tag("span", step.words(unit)), class_="working")
 
 
-def side_by_side(compared: Compared, said: Mapping[str, Sequence[str]]) -> Markup:
+def side_by_side(compared: Comparison, said: Mapping[str, Sequence[str]]) -> Markup:
     """Return the pasted, the rendered and the control picture; said: the predictions for each, in lines."""
     titles = {
         "pasted": "pasted",

@@ -31,7 +31,7 @@ from unswayed.views.report.pictures import data_address
 from unswayed.views.text import percent, plural, tag
 
 from . import figures
-from .editor import HEAVY, PRIVATE, Asked, Editor, data, script
+from .editor import HEAVY, PRIVATE, Editor, EditorInputs, data, script
 from .photographs import Photograph
 from .stage import framed, needs_network, request_of, write_gif
 from .studio import Canceled, Report, Step, Studio
@@ -203,7 +203,7 @@ class Search:
         models: Sequence[str],
         *others: Any,
     ) -> None:
-        self.editor, self.asked = editor, Asked.of(models, photograph, *others)
+        self.editor, self.asked = editor, EditorInputs.of(models, photograph, *others)
         self.steps = int(steps) if means == DIFFUSION else None
         self.followed = partial(editor.studio.jobs.followed, str(request.session_hash))
 

@@ -74,7 +74,7 @@ HEADERS = (
 )
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not answered, with the HTTP status and the reason."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -113,15 +113,15 @@ class Guard:
                 own.append((b"set-cookie", f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/".encode()))
             elif self.token is not None and scope["path"] != _STARTUP:
                 # gradio asks for its own page when it starts, and takes 401 for a page that asks for a password.
-                raise Refused(401, "Open the page with the token in its address, as the command printed it.")
+                raise RequestRefused(401, "Open the page with the token in its address, as the command printed it.")
             await self._checked(request, receive, sent)
         except Exception as error:
             if begun:
                 raise
-            if not isinstance(error, Refused):
+            if not isinstance(error, RequestRefused):
                 # gradio raises for requests that its own page never sends; one line of each is enough.
                 print(f"{scope['method']} {scope['path'][:200]!r}: {error!r:.200}", file=sys.stderr)
-                error = Refused(500, "The request cannot be answered.")
+                error = RequestRefused(500, "The request cannot be answered.")
             await JSONResponse({"detail": str(error)}, error.status)(scope, receive, sent)
 
     async def _checked(self, request: Request, receive: Receive, send: Send) -> None:
@@ -129,22 +129,22 @@ class Guard:
         scope, path = request.scope, request.scope["path"]
         kinds, lengths = (request.headers.getlist(name) for name in ("content-type", "content-length"))
         if len(kinds) > 1 or len(lengths) > 1:
-            raise Refused(400, "A request has one Content-Type and one Content-Length.")
+            raise RequestRefused(400, "A request has one Content-Type and one Content-Length.")
         upload = path.endswith("/upload") and bool(kinds) and kinds[0].startswith("multipart/form-data")
         length = (lengths or ["0"])[0]
         announced = int(length) if length.isdecimal() and len(length) < 16 else MOST_UPLOAD + 1
         if announced > (MOST_UPLOAD if upload else MOST_JSON):
-            raise Refused(413, "The request is too large.")
+            raise RequestRefused(413, "The request is too large.")
         if reaches_outside(path):
-            raise Refused(403, "This page fetches nothing from other hosts.")
+            raise RequestRefused(403, "This page fetches nothing from other hosts.")
         if upload:
             receive = _bounded(receive, kinds[0])
         elif request.method not in ("GET", "HEAD"):
             body = await _body(receive)
             if names_an_address(body):
-                raise Refused(403, "This page fetches nothing from other hosts.")
+                raise RequestRefused(403, "This page fetches nothing from other hosts.")
             if path.endswith("/queue/join") and not self.unread.may_ask(_session(body)):
-                raise Refused(429, "Read the answers before you ask again.")
+                raise RequestRefused(429, "Read the answers before you ask again.")
             receive = _again(body, receive)
         listens = path.endswith("/queue/data")
         session = request.query_params.get("session_hash", "")
@@ -158,11 +158,11 @@ class Guard:
             name = urlsplit(f"//{host}").hostname or ""
             origins = [urlsplit(origin).netloc for origin in request.headers.getlist("origin")]
         except ValueError:
-            raise Refused(403, "The Host or Origin header is not an address.") from None
+            raise RequestRefused(403, "The Host or Origin header is not an address.") from None
         if self.token is None and name not in LOOPBACK:
-            raise Refused(403, "This page is served to this computer only.")
+            raise RequestRefused(403, "This page is served to this computer only.")
         if any(origin != host for origin in origins) or len(origins) > 1:
-            raise Refused(403, "The request comes from another page.")
+            raise RequestRefused(403, "The request comes from another page.")
 
     def _has_token(self, request: Request) -> bool:
         """Whether the request brings the page's token, in its address or as a cookie."""
@@ -205,7 +205,7 @@ def _bounded(receive: Receive, kind: str) -> Receive:
 
     async def bounded() -> Message:
         nonlocal size
-        refused = Refused(413, "The upload is too large or too slow.")
+        refused = RequestRefused(413, "The upload is too large or too slow.")
         try:
             message = await asyncio.wait_for(receive(), PATIENCE)
             size += len(message.get("body", b""))
@@ -268,12 +268,12 @@ async def _body(receive: Receive) -> bytes:
         try:
             message = await asyncio.wait_for(receive(), PATIENCE)
         except TimeoutError:
-            raise Refused(413, "The request is too large.") from None
+            raise RequestRefused(413, "The request is too large.") from None
         if message["type"] != "http.request":
             break
         body += message.get("body", b"")
         if len(body) > MOST_JSON:
-            raise Refused(413, "The request is too large.")
+            raise RequestRefused(413, "The request is too large.")
         more = message.get("more_body", False)
     return bytes(body)
 

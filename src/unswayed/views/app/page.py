@@ -148,7 +148,7 @@ MOST_PRINTED = 2 * 2**20  # characters
 LAST = "\nFurther messages of the server are not shown.\n"
 
 
-class Bounded(io.TextIOBase):
+class BoundedStream(io.TextIOBase):
     """A text stream that passes on at most `most` characters to another one."""
 
     def __init__(self, stream: TextIO, most: int = MOST_PRINTED) -> None:
@@ -173,5 +173,5 @@ class Bounded(io.TextIOBase):
 @contextmanager
 def bounded_messages() -> Iterator[None]:
     """A block in which at most MOST_PRINTED characters are written to standard output and to standard error each."""
-    with redirect_stdout(Bounded(sys.stdout)), redirect_stderr(Bounded(sys.stderr)):
+    with redirect_stdout(BoundedStream(sys.stdout)), redirect_stderr(BoundedStream(sys.stderr)):
         yield

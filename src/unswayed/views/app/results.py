@@ -27,7 +27,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, read_fac
 from unswayed.evaluation.model_cards import sentences
 from unswayed.evaluation.predictions import in_memory, model_names
 from unswayed.files.whole import parse_json
-from unswayed.rendering.layers import Backgrounds, Rendered
+from unswayed.rendering.layers import Backgrounds, Rendering
 from unswayed.rendering.photograph import Request
 from unswayed.scene import frame
 from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album, data_address
@@ -210,7 +210,7 @@ class Remade:
         composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
         layers = realize(composition, Backgrounds(pool, remembered_removal, SIDE), row["seed"])
         [made] = Request(chain, renderer="paste").open_renderer().render([layers])
-        return made.image if isinstance(made, Rendered) else None
+        return made.image if isinstance(made, Rendering) else None
 
 
 def demo_results() -> Results:

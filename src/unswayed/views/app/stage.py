@@ -22,13 +22,13 @@ from unswayed.errors import UserError
 from unswayed.evaluation.fragility import gif
 from unswayed.evaluation.smallest import Strip
 from unswayed.files.whole import make_folder, write_bytes
-from unswayed.rendering.photograph import Edited, Request, compose, write_edited
+from unswayed.rendering.photograph import EditedPhotograph, Request, compose, write_edited
 from unswayed.sources.source import slug
 from unswayed.views.text import joined, number, tag
 
 from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
-from .studio import Answer, Found, Progress, Seen, Studio, remembered_removal
+from .studio import Answer, FoundObjects, Progress, Seen, Studio, remembered_removal
 
 NOTHING = "Nothing is changed yet: drag the object, or move one of the sliders."
 
@@ -40,7 +40,7 @@ class Shown:
 
     before: Seen
     after: Seen
-    edited: Edited | None = None
+    edited: EditedPhotograph | None = None
     note: str = ""
     placement: np.ndarray | None = field(default_factory=IDENTITY.copy)
 
@@ -64,7 +64,7 @@ def framed(photograph: Photograph) -> Seen:
     return Seen(layers.background, layers.mask, photograph.label)
 
 
-def seen(edited: Edited, photograph: Photograph) -> Seen:
+def seen(edited: EditedPhotograph, photograph: Photograph) -> Seen:
     return Seen(np.asarray(edited.image), np.asarray(edited.mask, np.float32) / 255, photograph.label)
 
 
@@ -82,7 +82,7 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class Comparison:
     """The same chain made in two ways, and its control: pictures, or why there is none."""
 
     pasted: Seen | str
@@ -97,7 +97,7 @@ def render(
     seed: int = 0,
     steps: int = 20,
     progress: Progress | None = None,
-) -> tuple[Shown, Compared]:
+) -> tuple[Shown, Comparison]:
     """Return the chain rendered with the diffusion network, with its paste preview and its control beside it.
 
     progress: called with the passes of the network done and in total, for both rendered pictures.
@@ -131,7 +131,7 @@ def render(
         pasted: Seen | str = seen(studio.edit(request_of(chain, photograph, seed), photograph), photograph)
     except UserError as error:
         pasted = f"It cannot be pasted: {error.given}."
-    compared = Compared(pasted, picture, others[0] if others else missing)
+    compared = Comparison(pasted, picture, others[0] if others else missing)
     return Shown(framed(photograph), picture, made[0], note, made[0].placement), compared
 
 
@@ -151,7 +151,7 @@ def write_gif(strip: Strip, photograph: Photograph) -> str:
     return str(path)
 
 
-def write_files(edited: Edited, photograph: Photograph, picture: str | None = None) -> list[str]:
+def write_files(edited: EditedPhotograph, photograph: Photograph, picture: str | None = None) -> list[str]:
     """Write ID-edited.png, .mask.png and .json to a folder named after their content; return the paths.
 
     The record has only the names of a visitor's own files, not their paths on this server. It can be replayed in the
@@ -178,8 +178,8 @@ class Said:
     """The predictions of one model for the photograph and for the edited picture."""
 
     model: str
-    before: Answer | Found
-    after: Answer | Found
+    before: Answer | FoundObjects
+    after: Answer | FoundObjects
 
 
 def stage(
@@ -203,7 +203,7 @@ def stage(
     image = tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false")
     moving = None if outline is None else _moving(photograph, tuple(chain), seed)
     handles = None if moving is None else _handles()
-    boxes = (_boxes(prediction.after) for prediction in said if isinstance(prediction.after, Found))
+    boxes = (_boxes(prediction.after) for prediction in said if isinstance(prediction.after, FoundObjects))
     picture = tag("div", image, *boxes, moving, handles, class_="canvas", data_place=outline, data_serial=serial)
     earlier = said[0].before.best_words if said else "the photograph, framed as a square"
     original = tag("img", src=address(made.before.image), alt=f"{photograph.name}, the photograph")
@@ -249,7 +249,7 @@ def _verdicts(said: Sequence[Said]) -> list[Markup]:
     return lines
 
 
-def _boxes(found: Found) -> Markup | None:
+def _boxes(found: FoundObjects) -> Markup | None:
     """Return the object's exact box, and what was found with its words, to lie over the picture."""
     if found.best is None or found.truth.box is None or found.truth.mask is None:
         return None

@@ -28,7 +28,7 @@ from unswayed.masks.segment import default_segmenter, open_segmenter
 from unswayed.models import Classifier, ObjectModel, open_any
 from unswayed.models.label_mapping import map_objects
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
-from unswayed.rendering.photograph import Edited, Request, edit_photograph
+from unswayed.rendering.photograph import EditedPhotograph, Request, edit_photograph
 from unswayed.rendering.removal.patches import PatchRemoval
 from unswayed.rendering.settings import RenderSettings
 from unswayed.sources.coco import run_length_mask
@@ -166,7 +166,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FoundObjects:
     """What a detector or segmenter found; row: the columns of `judging`, or why it cannot be asked."""
 
     row: Mapping[str, Any] | str
@@ -231,7 +231,7 @@ class Studio:
         self.renderer, self.jobs = renderer, Jobs()
         self._open = functools.cache(functools.partial(open_any, device=device))
         self._renderers: OrderedDict[str, Renderer] = OrderedDict()
-        self._said: OrderedDict[tuple[str, bytes], Answer | Found] = OrderedDict()
+        self._said: OrderedDict[tuple[str, bytes], Answer | FoundObjects] = OrderedDict()
         # Heat maps register hooks in a model and a renderer counts its passes, so neither can be used by two visitors
         # at once. One thread each, because torch keeps memory for every thread that ever called it.
         self._looking, self._rendering = ThreadPoolExecutor(1, "looking"), ThreadPoolExecutor(1, "rendering")
@@ -257,7 +257,7 @@ class Studio:
             raise UserError(f"{name} is no classifier: its task is `{model.task}`", allowed="a classifier")
         return model
 
-    def answers(self, name: str, pictures: Sequence[Seen]) -> list[Answer | Found]:
+    def answers(self, name: str, pictures: Sequence[Seen]) -> list[Answer | FoundObjects]:
         """Return the model's predictions for pictures; the last ones are remembered."""
         return _alone(self._looking, self._answers, self.model(name), name, pictures)
 
@@ -266,7 +266,7 @@ class Studio:
         heats = _alone(self._looking, heat_maps, self.classifier(name), images, targets)
         return [overlay(image, heat) for image, heat in zip(images, heats, strict=True)]
 
-    def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> Edited:
+    def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> EditedPhotograph:
         """Return the edited photograph with its record; progress is called after each diffusion pass."""
         work = functools.partial(
             edit_photograph, request, photograph.scene, Path(photograph.path), remove=remembered_removal
@@ -286,7 +286,9 @@ class Studio:
         asked = predictor(self.classifier(name))
         return replace(asked, predict=lambda image: _alone(self._looking, asked.predict, image))
 
-    def _answers(self, model: Classifier | ObjectModel, name: str, pictures: Sequence[Seen]) -> list[Answer | Found]:
+    def _answers(
+        self, model: Classifier | ObjectModel, name: str, pictures: Sequence[Seen]
+    ) -> list[Answer | FoundObjects]:
         keys = [(name, picture.key) for picture in pictures]
         new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self._said}
         said = {key: self._said[key] for key in keys if key not in new}
@@ -329,11 +331,11 @@ def _predicted(model: Classifier, pictures: Sequence[Seen]) -> list[Answer]:
     ]
 
 
-def _found(model: ObjectModel, pictures: Sequence[Seen]) -> list[Found]:
+def _found(model: ObjectModel, pictures: Sequence[Seen]) -> list[FoundObjects]:
     answers = model.answer([model.prepare(picture.image) for picture in pictures])
     truths = [Truth.read(picture.label, picture.mask, None, "") for picture in pictures]
     rows = judged_rows(model, answers, truths, map_objects(model.labels, imagenet(), ()))
-    return [Found(row, truth) for row, truth in zip(rows, truths, strict=True)]
+    return [FoundObjects(row, truth) for row, truth in zip(rows, truths, strict=True)]
 
 
 def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: object) -> T:

@@ -24,7 +24,7 @@ from .options import OUTPUT, Json, gave_json, listed, print_rows
 from .progress import exit_with_failures, next_command, progress_line, progress_view, say, warn
 
 if TYPE_CHECKING:
-    from unswayed.benchmark.building import Built
+    from unswayed.benchmark.building import BuildResult
     from unswayed.sources.source import Source
 
 Output = Annotated[Path, Option("The benchmark's folder.", "BENCH", OUTPUT)]
@@ -58,7 +58,7 @@ def build(
         raise typer.Exit(EXIT_WITH_FAILURES)
 
 
-def _print_built(built: Built, scenes: Source) -> None:
+def _print_built(built: BuildResult, scenes: Source) -> None:
     where = address(built.root)
     rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
     made = f"{plural(built.made, 'scene')} made now" if built.made else "all made before"
@@ -92,7 +92,7 @@ def _print_built(built: Built, scenes: Source) -> None:
         next_command(f"unswayed evaluate {where} {models} -o {where}-predictions")
 
 
-def _skipped(built: Built) -> dict[str, list[str]]:
+def _skipped(built: BuildResult) -> dict[str, list[str]]:
     """Why pictures were skipped, with the edits and how many of each."""
     from unswayed.benchmark import Benchmark
 

@@ -54,7 +54,7 @@ _LONG = 30
 
 @one_line
 @dataclass(frozen=True, eq=False)
-class Written:
+class ReportResult:
     """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
     under `assets`, and notes: which pictures are not available or have changed, and why models have no heat maps."""
 
@@ -76,7 +76,7 @@ def write_report(
     explain: Explain | None = None,
     command: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
-) -> Written:
+) -> ReportResult:
     """Write the report of a folder of predictions as one HTML file; with `assets`, figures and tables also as files.
 
     explain: makes the heat maps (`unswayed.evaluation.heat.explain_pairs`; None for no heat maps); command: the
@@ -132,7 +132,7 @@ def write_report(
     write_bytes(output, page)
     show(total, total, "done")
     said = [worded(sentence, tasks) for sentence in (sentences[0], *doubts, *sentences[1:])]
-    return Written(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
+    return ReportResult(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 
 def render_page(
