@@ -15,6 +15,7 @@ from unswayed.errors import UserError, need
 from unswayed.files.downloads import KNOWN, place_of
 from unswayed.files.tensor_files import read_tensor_file
 from unswayed.files.whole import Json
+from unswayed.models.libraries import torchvision
 from unswayed.rendering.training.perceptual import known_inception
 
 INCEPTION = "inception"
@@ -88,22 +89,10 @@ def _renamed(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _convolutions() -> list[str]:
-    a = ("branch1x1", "branch5x5_1", "branch5x5_2", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3", "branch_pool")
-    b = ("branch3x3", "branch3x3dbl_1", "branch3x3dbl_2", "branch3x3dbl_3")
-    c = (
-        *("branch1x1", "branch7x7_1", "branch7x7_2", "branch7x7_3"),
-        *(f"branch7x7dbl_{number}" for number in range(1, 6)),
-        "branch_pool",
-    )
-    d = ("branch3x3_1", "branch3x3_2", *(f"branch7x7x3_{number}" for number in range(1, 5)))
-    e = (
-        *("branch1x1", "branch3x3_1", "branch3x3_2a", "branch3x3_2b", "branch3x3dbl_1", "branch3x3dbl_2"),
-        *("branch3x3dbl_3a", "branch3x3dbl_3b", "branch_pool"),
-    )
-    blocks = {**dict.fromkeys(("5b", "5c", "5d"), a), "6a": b, **dict.fromkeys(("6b", "6c", "6d", "6e"), c), "7a": d}
-    blocks |= dict.fromkeys(("7b", "7c"), e)
-    stem = [f"Conv2d_{name}" for name in ("1a_3x3", "2a_3x3", "2b_3x3", "3b_1x1", "4a_3x3")]
-    return stem + [f"Mixed_{block}.{branch}" for block, branches in blocks.items() for branch in branches]
+    """The names of the convolutions in the order of the network, which torchvision's Inception v3 has as well."""
+    with torch.device("meta"):
+        network = torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False)
+    return [name.removesuffix(".conv") for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
 
 
 LPIPS = "lpips-alex"
