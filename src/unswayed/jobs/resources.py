@@ -7,14 +7,13 @@ import copy
 import ctypes
 import math
 import os
-import queue
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     import torch
@@ -255,33 +254,15 @@ def prefetch(items: Iterable[Item], count: int) -> Generator[Item, None, None]:
     >>> list(prefetch([1, 2, 3], count=2))
     [1, 2, 3]
     """
-    ready: queue.SimpleQueue[tuple[Item] | BaseException | None] = queue.SimpleQueue()
-    room, stopped = threading.Semaphore(count), threading.Event()
-
-    def fetch() -> None:
-        iterator = iter(items)
+    iterator, end = iter(items), object()
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
+        waiting = deque(pool.submit(next, iterator, end) for _ in range(count + 1))
         try:
-            for item in iterator:
-                room.acquire()
-                if stopped.is_set():
-                    return
-                ready.put((item,))
-            ready.put(None)
-        except BaseException as error:
-            ready.put(error)
+            while (item := waiting.popleft().result()) is not end:
+                waiting.append(pool.submit(next, iterator, end))
+                yield cast(Item, item)
         finally:
-            if hasattr(iterator, "close"):
-                iterator.close()
-
-    thread = threading.Thread(target=fetch, daemon=True, name="prefetch")
-    thread.start()
-    try:
-        while (fetched := ready.get()) is not None:
-            if isinstance(fetched, BaseException):
-                raise fetched
-            room.release()
-            yield fetched[0]
-    finally:
-        stopped.set()
-        room.release()
-        thread.join()
+            for future in waiting:
+                future.cancel()
+            if isinstance(iterator, Generator):  # by the thread that has run it
+                pool.submit(iterator.close).result()
