@@ -77,6 +77,9 @@ def test_a_filmstrip_is_scrubbed_with_keys_and_mouse_and_saved_as_a_gif(page, tm
     page.click("#search")
     page.wait_for_selector("#found .film .thumbs img.current")
     assert "the prediction changes from “koala”" in page.inner_text("#found")
+    assert "Probability of “koala”, from 0 to 100 %" in page.inner_text("#found"), "the curve says what it shows"
+    tops = page.locator("#found .chips button").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
+    assert len(tops) == 2 and tops[0] == tops[1]
     at_turn = shown_still(page)
     assert "koala" not in at_turn[0].split(";")[0]
     page.locator("#found input[type=range]").focus()

@@ -86,7 +86,7 @@ def test_pictures_that_are_not_shown_have_their_reason_and_what_helps(prediction
 def test_two_models_are_compared_and_where_they_disagree_is_shown(results):
     comparison = results.comparison("lite:0", "lite:1")
     drops = dropped_accuracy(results.predictions, models=["lite:0"]).filter(edit="average").row(0, named=True)
-    assert f"what the rendering alone costs: lite:0 {drops['net_drop']:.1f} and" in comparison["told"]
+    assert f"what the rendering alone costs: lite:0 {drops['net_drop']:.0f} and" in comparison["told"]
     rows = {row["edit"]: row for row in comparison["rows"]}
     assert rows["average"]["drops"][0] == pytest.approx(drops["drop"])
     numbers = [re.match(r"lite:0 (\S+), lite:1 (\S+) points", row["words"]) for row in rows.values()]

@@ -49,7 +49,7 @@ def edit_tab(page: Component, studio: Studio) -> None:
             search_panel(editor)
             editor.compared.render()
             with gr.Row(elem_id="presets"):
-                presets = [gr.Button(preset.title, size="sm", min_width=80) for preset in PRESETS]
+                presets = [gr.Button(preset.title, size="sm", min_width=140) for preset in PRESETS]
             with gr.Row():
                 with gr.Column(min_width=280):
                     accordions = changes_panel(editor)

@@ -34,7 +34,7 @@ function build(film) {
   drawn.setAttribute("points", film.stills.map((still) => `${still.share},${still.down}`).join(" "));
   line.append(drawn);
   const curve = made("div", "curve", line, ...points, made("span", "now"));
-  Object.assign(curve, { role: "img", ariaLabel: film.curve, title: film.curve });
+  curve.ariaHidden = "true";
   const range = made("input");
   Object.assign(range, { type: "range", min: 0, max: 100, step: "any", ariaLabel: "picture of the filmstrip" });
   range.dataset.turn = film.turn;
@@ -46,7 +46,7 @@ function build(film) {
   words.ariaLive = "polite";
   const ends = made("div", "ends quiet", made("span", "", "unchanged"), made("span", "", film.end));
   const buttons = [button("▶ Play on the picture", "chip", "play"), button("Back to your edit", "chip all", "back")];
-  return [said, made("div", "axis", curve, range, thumbs, ends), words, made("div", "chips", ...buttons)];
+  return [said, made("p", "quiet", film.curve), made("div", "axis", curve, range, thumbs, ends), words, made("div", "chips", ...buttons)];
 }
 const stills = () => [...element.querySelectorAll(".film .thumbs img")];
 const slider = () => element.querySelector(".film input[type=range]");

@@ -133,6 +133,7 @@ def launched(page: Any, host: str, port: int | None) -> str:
             max_file_size=MOST_UPLOADED,
             state_session_capacity=MOST_SESSIONS,
             footer_links=[],
+            _frontend=False,  # gradio's own request to the page, which a busy machine answers too late
             app_kwargs={"middleware": [Middleware(Guard, token=token)], **undocumented},
             theme=theme,
             js=resources.files(__package__).joinpath("spoken.js").read_text(encoding="utf-8"),

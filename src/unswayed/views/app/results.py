@@ -31,7 +31,7 @@ from unswayed.rendering.layers import Backgrounds, Rendering
 from unswayed.rendering.photograph import Request
 from unswayed.scene import frame
 from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album, data_address
-from unswayed.views.text import interval, number, percent, plural, points
+from unswayed.views.text import interval, number, percent, plural
 
 from .controls import SIDE
 from .photographs import open_sample, sample_names
@@ -130,22 +130,23 @@ class Results:
         table = compare(self.predictions, first, second, CompareSettings(), facts=self.facts)
         average = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
         net = dict(average.select("model", "net_drop").iter_rows())
+        digits = 0 if table["n"].min() < PRECISE else 1
+        tests = table.filter(pl.col("edit") != AVERAGE)["p_value"].count()  # corrected together
         told = list(sentences(self.facts.cards, (first, second)))
         if table.filter(edit=AVERAGE).height and None not in net.values() and set(net) == {first, second}:
             told.append(
                 "The report's average is net of the control, which subtracts what the rendering alone costs: "
-                f"{first} {points(net[first])} and {second} {points(net[second])} points."
+                f"{first} {number(net[first], digits)} and {second} {number(net[second], digits)} points."
             )
-        told.append("p-values are corrected over the edits (Holm); n is the number of photographs both classified.")
+        told.append("n is the number of photographs that both classified.")
         rows = []
         for row in table.filter(pl.col("first_drop").is_not_null()).iter_rows(named=True):
-            digits = 0 if row["n"] < PRECISE else 1
             drops = row["first_drop"], row["second_drop"]
             shown = f"{first} {number(drops[0], digits)}, {second} {number(drops[1], digits)}"
             difference = f"{number(row['drop_difference'], digits)} ({interval(row['low'], row['high'], digits)})"
             verdict = row["verdict"].replace("first", first).replace("second", second)
             if row["verdict"] == "no difference shown" and not row["low"] <= 0 <= row["high"]:
-                verdict += f": among {table.height} rows one may differ as much by chance"
+                verdict += f": of {tests} differences that are tested, one may be as large by chance"
             words = f"{shown} points; difference {difference}, n = {row['n']:,}"
             rows.append({"edit": self.words[row["edit"]], "drops": drops, "words": words, "verdict": verdict})
         disagreed = self._disagreements(first, second)
