@@ -14,6 +14,7 @@ import gradio as gr
 from unswayed.edits import Edit
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
+from unswayed.views.text import joined, tag
 
 from . import figures
 from .controls import (
@@ -211,8 +212,8 @@ class Editor:
                 continue
             parts.append(figures.answer_bars(name, before, after, truth))
             maps = figures.heat_pair(name, warm, [before.names[0], after.names[0]])
-            parts.append(figures.tag("details", figures.tag("summary", "Where the model looks"), maps))
-        return figures.joined(parts)
+            parts.append(tag("details", tag("summary", "Where the model looks"), maps))
+        return joined(parts)
 
     def rendered(
         self, request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *others: Any

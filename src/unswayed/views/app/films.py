@@ -28,7 +28,8 @@ from unswayed.evaluation.smallest import (
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame
 from unswayed.views.report.pictures import data_address
-from unswayed.views.text import percent, plural, tag
+from unswayed.views.report.section import render
+from unswayed.views.text import percent, plural
 
 from . import figures
 from .editor import HEAVY, PRIVATE, Editor, EditorInputs, data, script
@@ -36,7 +37,6 @@ from .photographs import Photograph
 from .stage import framed, needs_network, request_of, write_gif
 from .studio import Canceled, Report, Step, Studio
 
-THUMBNAIL = 96
 MEANING = (
     "A bar shows how far an attribute was changed until the prediction changed: 0 % is the photograph, 100 % the end "
     "of the attribute's range. The shorter the bar, the more fragile the prediction. Levels between those tried may "
@@ -81,30 +81,15 @@ def swept_film(strip: Strip, model: str) -> str:
 
 def profile_bars(results: Sequence[SmallestChange], total: int) -> Markup:
     """Return the profile: one bar for each change and model; when all `total` are there, the most fragile first."""
-    if not results:
-        return tag("section", tag("p", MEANING, class_="quiet"), class_="profile")
     by_change: dict[str, list[SmallestChange]] = {}
     for result in results:
         by_change.setdefault(result.direction.name, []).append(result)
-    names, summary = list(by_change), None
-    if len(results) == total:
-        names.sort(key=lambda name: min(2.0 if result.share is None else result.share for result in by_change[name]))
+    groups, summary = list(by_change.items()), ""
+    if results and len(results) == total:
+        groups.sort(key=lambda group: min(2.0 if result.share is None else result.share for result in group[1]))
         fragile = sum(result.turn is not None for result in results)
-        summary = tag("p", f"The prediction changed in {fragile} of {len(results)} searches.", role="status")
-    groups = [tag("li", tag("h4", name), tag("ul", *map(_row, by_change[name]))) for name in names]
-    return tag("section", tag("p", MEANING, class_="quiet"), summary, tag("ol", *groups), class_="profile")
-
-
-def _row(result: SmallestChange) -> Markup:
-    said, share, change = result.short, result.share, result.direction.name
-    bar = tag("span", class_="bar steady", aria_hidden="true")
-    if share is not None:
-        said = f"{percent(share, 0)}: {said}"
-        bar = tag("span", tag("span", style=f"width: {100 * share:.2f}%"), class_="bar", aria_hidden="true")
-    last = tag("img", src=data_address((result.turn or result.strip.stills[-1]).image, THUMBNAIL), alt="")
-    data = {"data_change": change, "data_model": result.model, "aria_label": f"pictures of {change}, {result.model}"}
-    button, model = tag("button", last, type="button", **data), tag("span", result.model, class_="model")
-    return tag("li", button, model, bar, tag("span", said, class_="said"))
+        summary = f"The prediction changed in {fragile} of {len(results)} searches."
+    return render("figures.html", "profile_bars", groups=dict(groups), meaning=MEANING, summary=summary)
 
 
 def subject(

@@ -24,7 +24,8 @@ from unswayed.evaluation.smallest import Strip
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.rendering.photograph import EditedPhotograph, Request, compose, write_edited
 from unswayed.sources.source import slug
-from unswayed.views.text import joined, number, tag
+from unswayed.views.report import section
+from unswayed.views.text import number, tag
 
 from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
@@ -169,7 +170,6 @@ def write_files(edited: EditedPhotograph, photograph: Photograph, picture: str |
     return [str(path) for path in write_edited(replace(edited, record=record), out)]
 
 
-HINT = "Drag the object, a corner or the round handle; with the keyboard, choose a handle and press the arrow keys."
 PLACED = ("size", "position", "direction")
 
 
@@ -197,32 +197,34 @@ def stage(
     said: of each chosen model; chain: the changes; unchanged: names of the other edits; serial: the number of the
     handle's move that this answers, or None.
     """
-    after = address(made.after.image)
     outline = None if made.placement is None else place_of(photograph, made.placement)
-    words = tag("div", *_verdicts(said), class_="verdict", role="status")
-    image = tag("img", src=after, alt=f"{photograph.name}, edited", class_="after", draggable="false")
-    moving = None if outline is None else _moving(photograph, tuple(chain), seed)
-    handles = None if moving is None else _handles()
-    boxes = (_boxes(prediction.after) for prediction in said if isinstance(prediction.after, FoundObjects))
-    picture = tag("div", image, *boxes, moving, handles, class_="canvas", data_place=outline, data_serial=serial)
-    earlier = said[0].before.best_words if said else "the photograph, framed as a square"
-    original = tag("img", src=address(made.before.image), alt=f"{photograph.name}, the photograph")
-    before = tag("p", original, tag("span", f"before: {earlier}", tag("br"), caption), class_="earlier quiet")
-    bar = tag("a", tag("img", src=after, alt=""), tag("span", *_verdicts(said[:1])), href="#stage", class_="glance")
-    hint = None if handles is None else tag("p", HINT, class_="quiet" if not chain else "spoken", id="handles-hint")
-    below = tag("div", tag("div", chips(chain, unchanged, seed), hint), before, class_="below")
-    return joined([picture, words, below, bar])
+    changes = [(edit.name, _words(edit)) for edit in chain]
+    return section.render(
+        "figures.html",
+        "stage",
+        name=photograph.name,
+        before=address(made.before.image),
+        after=address(made.after.image),
+        caption=caption,
+        said=said,
+        boxes=[_boxes(told.after) or "" for told in said if isinstance(told.after, FoundObjects)],
+        outline=outline,
+        serial=serial,
+        side=SIDE,
+        layers=None if outline is None else _moving(photograph, tuple(chain), seed),
+        changes=[*changes, ("seed", f"random seed {seed}")] if seed else changes,
+        unchanged=unchanged,
+    )
 
 
-def _moving(photograph: Photograph, chain: tuple[Edit, ...], seed: int) -> Markup | None:
-    """Return the canvas on which the page moves the cut-out object, with its layers; None if it cannot be cut out."""
+def _moving(photograph: Photograph, chain: tuple[Edit, ...], seed: int) -> dict[str, object] | None:
+    """Return the layers from which the page draws the object while it is moved; None if it cannot be cut out."""
     others = tuple(edit for edit in chain if edit.name not in PLACED and not needs_network(edit))
     try:
         background, cutout = _layers(photograph, others, seed)
     except UserError:
         return None
-    data = {"data_background": background, "data_object": cutout, "data_box": own_box(photograph)}
-    return tag("canvas", class_="moving", width=SIDE, height=SIDE, hidden=True, aria_hidden="true", **data)
+    return {"background": background, "object": cutout, "box": own_box(photograph)}
 
 
 @functools.lru_cache(maxsize=16)
@@ -233,20 +235,6 @@ def _layers(photograph: Photograph, others: tuple[Edit, ...], seed: int) -> tupl
     cutout = np.dstack([layers.object[..., ::-1], np.round(255 * layers.alpha).astype(np.uint8)])
     encoded = base64.b64encode(cv2.imencode(".png", cutout)[1].tobytes()).decode()
     return address(layers.background), f"data:image/png;base64,{encoded}"
-
-
-def _verdicts(said: Sequence[Said]) -> list[Markup]:
-    """Return one line for each model: its answer, and whether that differs from the answer for the photograph."""
-    lines = []
-    for prediction in said:
-        before = prediction.before
-        sign, kind, was = "= ", "held", f"unchanged, was {before.short}" if before.short else "unchanged"
-        if before.best != prediction.after.best:
-            sign, kind, was = "≠ ", "turned", f"changed, was {before.best_words}"
-        name = tag("span", f"{prediction.model}: ", class_="model") if len(said) > 1 else None
-        mark, answer = tag("span", sign, aria_hidden="true"), tag("b", prediction.after.best_words)
-        lines.append(tag("span", name, mark, answer, " ", was, class_=kind))
-    return lines
 
 
 def _boxes(found: FoundObjects) -> Markup | None:
@@ -273,24 +261,6 @@ def _box(box: Sequence[float], kind: str) -> Markup:
     return tag("rect", x=left, y=top, width=right - left, height=bottom - top, class_=kind)
 
 
-def _handles() -> Markup:
-    """Return the frame around the object and its handles; their places come from the script and `data-place`."""
-    sides = tag("polygon", points="")
-    lines = tag("svg", sides, sides, viewBox="0 0 1 1", preserveAspectRatio="none", aria_hidden="true")
-    hint: dict[str, object] = {"type": "button", "aria_describedby": "handles-hint"}
-    # One corner is enough for a keyboard and for a screen reader.
-    spoken, silent = {"aria_label": "scale the object"}, {"tabindex": "-1", "aria_hidden": "true"}
-    corners = [
-        tag("button", class_="grip scale", data_handle="scale", data_corner=corner, **hint, **reached)
-        for corner, reached in enumerate((silent, silent, spoken, silent))
-    ]
-    move, turn = (
-        tag("button", sign, class_=f"grip {handle}", data_handle=handle, aria_label=f"{handle} the object", **hint)
-        for handle, sign in (("move", "✥"), ("turn", "↻"))
-    )
-    return joined([lines, move, *corners, turn])
-
-
 def _words(edit: Edit) -> str:
     """Return a change in words.
 
@@ -302,23 +272,6 @@ def _words(edit: Edit) -> str:
     if edit.name != "size" or not isinstance(rate, int | float):
         return edit.describe()
     return f"object size {number(100 * rate, '.2g' if rate < 0.1 else '.3g')} %"
-
-
-def chips(chain: Sequence[Edit], unchanged: Sequence[str], seed: int = 0) -> Markup:
-    """Return the changes as buttons that reset them, and the names of what is unchanged."""
-    named = [(edit.name, _words(edit)) for edit in chain]
-    if seed:
-        named.append(("seed", f"random seed {seed}"))
-    shown = [
-        tag("button", text, tag("span", " ×", aria_hidden="true"), type="button", class_="chip", data_reset=name,
-            title=f"reset {name}", aria_label=f"{text}; reset")
-        for name, text in named
-    ]  # fmt: skip
-    if shown:
-        shown.append(tag("button", "reset all", type="button", class_="chip all", data_reset=""))
-    rest = f"Unchanged: {', '.join(unchanged)}." if unchanged else "Everything is changed."
-    changes = tag("div", *shown, class_="chips", role="group", aria_label="changes", title=rest) if shown else None
-    return tag("div", changes, tag("p", rest, class_="spoken" if shown else "quiet"))
 
 
 def address(picture: np.ndarray) -> str:

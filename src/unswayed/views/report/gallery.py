@@ -69,7 +69,7 @@ def gallery_section(
     )
     missing = None if store else missing_words(album)
     addresses = [(name, data_address(pictures[sample])) for sample, name in store.items()]
-    items = render("sections.html", "gallery", cards=cards, store=addresses, side=SIDE, percent=percent)
+    items = render("sections.html", "gallery", cards=cards, store=addresses, side=SIDE)
     body = joined([paragraphs(words, missing, *notes), filters, items])
     table = pl.DataFrame([asdict(flip) for flip in flips], infer_schema_length=None)
     return Section("flips", "Right to wrong, and back", body, tables={"flips": table})

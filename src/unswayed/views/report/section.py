@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.views.tables import Cell, Column, csv_texts
-from unswayed.views.text import interval, joined, number, tag
+from unswayed.views.text import interval, joined, number, percent, points, tag
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -190,22 +190,24 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 @cache
 def _templates() -> Environment:
-    return Environment(
-        loader=PackageLoader("unswayed.views", "report"),
+    from .pictures import data_address
+
+    templates = Environment(
+        loader=ChoiceLoader([PackageLoader("unswayed.views", "report"), PackageLoader("unswayed.views", "app")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    templates.globals |= {"data_address": data_address, "percent": percent, "points": points, "interval": interval}
+    return templates
 
 
-def render(name: str, block: str | None = None, **values: object) -> Markup:
-    """Return a template of this folder, or one of its blocks, filled with the values; every value is escaped unless it
-    is Markup."""
+def render(name: str, macro: str | None = None, /, **values: object) -> Markup:
+    """Return a template of the report or the app, or one of its macros, filled with the values; every value is escaped
+    unless it is Markup."""
     template = _templates().get_template(name)
-    if block is None:
-        return Markup(template.render(values))
-    return Markup("".join(template.blocks[block](template.new_context(values))))
+    return Markup(template.render(values) if macro is None else getattr(template.module, macro)(**values))
 
 
 # Fixed colors of the drawing -> variables of the page's style sheet.

@@ -202,8 +202,6 @@ def first_screen(findings: Findings, album: Album) -> Markup:
         rows=[
             _row(findings, model, [edit for edits in groups.values() for edit in edits]) for model in findings.models
         ],
-        points=points,
-        interval=interval,
         white_box=bool(findings.drops["white_box"].any()),
     )
 
