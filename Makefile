@@ -11,6 +11,7 @@
 # make bench-quick   a table of ratios in under five minutes on two cores
 # make lock   compiles the pinned requirements anew
 # make notices   writes THIRD_PARTY_NOTICES.md anew
+# make fills   makes the stored fills of the sample anew, after a change of its photographs, masks or the network
 # make release-check   builds sdist and wheel and uses them from a local index in empty environments: demo, README's
 #             commands, the Action's steps, lowest versions, sizes (ONLY=README,sizes: only these steps)
 
@@ -27,7 +28,7 @@ DEMO ?= demo
 # At least this share of the lines, in %, must be covered by the whole suite.
 COVERED := 80
 
-.PHONY: demo test lint docs bench bench-quick pictures notebooks fuzz lock notices release-check setup setup-dev setup-integrations clean
+.PHONY: demo test lint docs bench bench-quick pictures notebooks fuzz lock notices fills release-check setup setup-dev setup-integrations clean
 
 setup: $(VENV)/ready
 setup-dev: $(VENV)/ready-dev
@@ -118,6 +119,9 @@ lock: | $(UV)
 
 notices: $(VENV)/ready
 	$(VENV)/bin/python tools/notices.py
+
+fills: $(VENV)/ready
+	$(VENV)/bin/python tools/sample_fills.py
 
 release-check: $(VENV)/ready
 	$(VENV)/bin/python tools/release_check.py --only "$(ONLY)"

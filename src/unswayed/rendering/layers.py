@@ -6,8 +6,9 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import cv2
 import numpy as np
@@ -16,6 +17,12 @@ from unswayed.edits.composition import Composition, Original, PictureReference, 
 from unswayed.edits.geometry import resized
 from unswayed.edits.layers import Layers, composite, drawn_picture
 from unswayed.files.whole import Json, write_bytes
+
+# What the embedded network makes of the sample, so that nobody waits for it; `make fills` writes these files.
+EMBEDDED = Path(str(resources.files("unswayed.data").joinpath("sample", "removed")))
+
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +71,8 @@ class NetworkRenderer(Renderer, Protocol):
     ) -> list[Rendering | Refusal]: ...
 
     def stream(
-        self, take: Callable[[], tuple[object, Layers] | None], on_passes: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Any, Rendering | Refusal]]: ...
+        self, take: Callable[[], tuple[Key, Layers] | None], on_passes: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[Key, Rendering | Refusal]]: ...
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ def removed_object(
     cache: Path | None,
     name: str = "",
 ) -> np.ndarray:
-    """The image without its object; kept as PNG in the folder `cache`, if it is given.
+    """The image without its object; kept as PNG in the folder `cache`, if it is given, and for the sample in EMBEDDED.
 
     drawn_by: the scene, and which of its fills, from which the seed follows. name: of the removal method, so that
     several may share a cache.
@@ -210,12 +217,20 @@ def removed_object(
     of_fill = drawn_by.partition("#")[2].encode()
     content = hashlib.blake2b(image.tobytes() + mask.tobytes() + name.encode() + of_fill, digest_size=16).hexdigest()
     path = None if cache is None else cache / f"{content}.png"
-    if path is not None and path.is_file():
-        kept = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
-        if kept is not None and kept.shape == image.shape:
+    for kept_in in filter(None, (path, EMBEDDED / f"{content}.png")):
+        if kept_in.is_file() and (kept := _kept(kept_in, image)) is not None:
             return kept
     seed = int.from_bytes(hashlib.blake2b(drawn_by.encode(), digest_size=8).digest(), "little") >> 1
     removed = remove(image, mask, seed, label)
     if path is not None:
         write_bytes(path, cv2.imencode(".png", removed[..., ::-1])[1].tobytes())
     return removed
+
+
+def _kept(path: Path, image: np.ndarray) -> np.ndarray | None:
+    """The picture in a file, with the image where the file is transparent; None if it is no picture of this size."""
+    kept = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    if kept is None or kept.ndim != 3 or kept.shape[:2] != image.shape[:2]:
+        return None
+    colors = kept[..., 2::-1]
+    return np.ascontiguousarray(colors if kept.shape[2] == 3 else np.where(kept[..., 3:] > 0, colors, image))
