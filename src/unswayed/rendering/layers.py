@@ -19,7 +19,7 @@ from unswayed.edits.layers import Layers, composite, drawn_picture
 from unswayed.files.whole import Json, write_bytes
 
 # What the embedded network makes of the sample, so that nobody waits for it; `make fills` writes these files.
-EMBEDDED = Path(str(resources.files("unswayed.data").joinpath("sample", "removed")))
+EMBEDDED = Path(str(resources.files("unswayed.data").joinpath("fills")))
 
 
 Key = TypeVar("Key")
