@@ -37,10 +37,8 @@ EDITS = Registry[type[Edit]](
         "lighting": Part(f"{__name__}.lighting:Lighting", facts={"batch": 4}),
         "blur": Part(f"{__name__}.blur:Blur", facts={"batch": 5}),
         "color": Part(f"{__name__}.color:Color", facts={"batch": 6}),
-        **{
-            name: Part(f"{__name__}.{name}:{name.title()}")
-            for name in ("fog", "rain", "snow", "night", "shadow", "sun")
-        },
+        "fog": Part(f"{__name__}.fog:Fog"),
+        **{name: Part(f"{__name__}.weather:{name.title()}") for name in ("rain", "snow", "night", "shadow", "sun")},
         "relight": Part(f"{__name__}.relight:Relight", facts={"trains": False}),
         "object-words": Part(f"{__name__}.background:ObjectWords", facts={"trains": False}),
         "reinsertion": Part(f"{__name__}.position:Reinsertion", facts={"trains": False}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from unswayed.files.whole import sha256
 
 from .composition import Composition, Impossible, Pool
 from .edit import Range, Text, parameter
+from .lighting import Array
 from .weather import Air, Weather
 
 _NEAR = 2.5  # how many times nearer the ground is at the lower border than at the horizon, less one
@@ -51,12 +52,12 @@ class Fog(Weather):
     def _map_of(self, scene_id: str) -> str:
         return str(self.depth).replace("{id}", scene_id)
 
-    def changed(self, light: Any, strength: Any, air: Air) -> Any:
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
         patchy = 0.6 + 0.5 * air.noise(1, 2.5 * air.x, 5 * air.y) + 0.3 * air.noise(2, 6 * air.x, 12 * air.y)
         through = air.xp.exp(-_DENSEST * strength * strength * self._depth(air) * patchy)
         return light * through + air.color(0.66, 0.69, 0.72) * (1 - through)
 
-    def _depth(self, air: Air) -> object:
+    def _depth(self, air: Air[Array]) -> Array | np.ndarray:
         """Return how far away the pixels of a layer are, 1 at the horizon; an object is at one distance."""
         if self.depth is not None:
             mapped = _depth_map(self._map_of(air.scene_id), *air.weight.shape[-2:])[None, None]
@@ -65,7 +66,7 @@ class Fog(Weather):
             return (mapped * air.weight).sum() / max(float(air.weight.sum()), 1e-6)
         row = air.down
         if air.is_object:
-            covered = (air.weight > 0.5).any(-1)[..., None]
+            covered = air.xp.any(air.weight > 0.5, -1)[..., None]
             row = air.xp.amax(row * covered, (1, 2, 3)).reshape(-1, 1, 1, 1)
         return 1 / (1 + _NEAR * ((row - self.horizon) / (1 - self.horizon)).clip(0, None))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from .edit import Change, Edit, Range, parameter, where
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Array = TypeVar("Array", np.ndarray, "Tensor")  # what one definition of an operation takes and gives
 
 
 @dataclass(frozen=True)
@@ -64,16 +66,16 @@ def _table(stops: float) -> np.ndarray:
     return np.round(exposed(np.arange(256) / 255, 2.0**stops, np) * 255).astype(np.uint8)
 
 
-def exposed(values: Any, gain: Any, xp: ModuleType) -> Any:
+def exposed(values: Array, gain: Array | float, xp: ModuleType) -> Array:
     """Return sRGB values in [0, 1] under `gain` times the light; xp: the module of the arrays, numpy or torch."""
     return from_linear((to_linear(values, xp) * gain).clip(None, 1.0), xp)
 
 
-def to_linear(values: Any, xp: ModuleType) -> Any:
+def to_linear(values: Array, xp: ModuleType) -> Array:
     """Return the light of sRGB values, both in [0, 1]."""
     return xp.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
-def from_linear(light: Any, xp: ModuleType) -> Any:
+def from_linear(light: Array, xp: ModuleType) -> Array:
     """Return the sRGB values of light, both in [0, 1]."""
     return xp.where(light <= 0.0031308, light * 12.92, 1.055 * light ** (1 / 2.4) - 0.055)

@@ -1,19 +1,21 @@
-"""What fog, rain, snow, night, shadow and sun have in common: a severity, a seeded pattern, and one definition in numpy
-for the layers of a composition and in torch for whole batches.
+"""Weather: rain, snow, night, shadow and sun, and what they have in common with fog: a severity, a seeded pattern, and
+one definition in numpy for the layers of a composition and in torch for whole batches.
 """
 
 from __future__ import annotations
 
 import zlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import ModuleType
+from typing import TYPE_CHECKING, ClassVar, Generic
 
 import numpy as np
 
 from .composition import Adjustment, Composition, Layer, Pool
 from .edit import Change, Edit, Range, parameter, where
-from .lighting import from_linear, to_linear
+from .lighting import Array, from_linear, to_linear
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +25,7 @@ _BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, eq=False)
-class Air:
+class Air(Generic[Array]):
     """What an operation knows besides the light of n pictures: everything as (n or 1, 1, H or 1, W or 1).
 
     x, y: where pixels are, in units of the longer side, y down; down: the row as a share of the height; pixel: the
@@ -31,40 +33,40 @@ class Air:
     picture's pattern; xp: the module of the arrays, numpy or torch; scene_id: of the picture, if it is one alone.
     """
 
-    x: Any
-    y: Any
-    down: Any
+    x: Array
+    y: Array
+    down: Array
     pixel: float
-    weight: Any
+    weight: Array
     is_object: bool
-    seed: Any
-    xp: Any
+    seed: Array
+    xp: ModuleType
     scene_id: str = ""
 
     @classmethod
-    def over(cls, weight: Any, is_object: bool, seed: Any, xp: Any, scene_id: str = "") -> Air:
+    def over(cls, weight: Array, is_object: bool, seed: Array, xp: ModuleType, scene_id: str = "") -> Air[Array]:
         """Return the air before layers whose weight is (n, 1, H, W); seed: (n,)."""
         high, wide = weight.shape[-2:]
         options = {} if xp is np else {"device": weight.device}
         x, y = ((xp.arange(side, **options) + 0.5) / max(high, wide) for side in (wide, high))
-        x, y = _float(x, xp).reshape(1, 1, 1, -1), _float(y, xp).reshape(1, 1, -1, 1)
+        x, y = _float(x).reshape(1, 1, 1, -1), _float(y).reshape(1, 1, -1, 1)
         pixel = 1 / max(high, wide)
         return cls(x, y, y / (high * pixel), pixel, weight, is_object, seed.reshape(-1, 1, 1, 1), xp, scene_id)
 
-    def drawn(self, salt: int, row: Any = 0, column: Any = 0) -> Any:
+    def drawn(self, salt: int, row: Array | int = 0, column: Array | int = 0) -> Array:
         """Return numbers in [0, 1), drawn from the seed for each salt, row and column (whole numbers)."""
         mixed = (row * 73856093) ^ (column * 19349663) ^ (self.seed * 83492791) ^ (salt * 2654435761)
         mixed = mixed & _BITS
         for _ in range(2):
             mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & _BITS
-        return _float((mixed ^ (mixed >> 16)) >> 8, self.xp) / 2**24
+        return _float((mixed ^ (mixed >> 16)) >> 8) / 2**24
 
-    def turned(self, angle: Any) -> tuple[Any, Any]:
+    def turned(self, angle: Array) -> tuple[Array, Array]:
         """Return x and y turned by an angle (n, 1, 1, 1) in degrees: across that direction and along it."""
         cosine, sine = self.xp.cos(angle * (np.pi / 180)), self.xp.sin(angle * (np.pi / 180))
         return self.x * cosine - self.y * sine, self.x * sine + self.y * cosine
 
-    def noise(self, salt: int, x: object, y: object) -> Any:
+    def noise(self, salt: int, x: Array, y: Array) -> Array:
         """Return a smooth random field in [0, 1] at x, y, in units of its cells."""
         column, row = self.whole(x), self.whole(y)
         right, low = (share * share * (3 - 2 * share) for share in (x - self.xp.floor(x), y - self.xp.floor(y)))
@@ -74,18 +76,19 @@ class Air:
         )
         return upper * (1 - low) + lower * low
 
-    def whole(self, values: Any) -> Any:
+    def whole(self, values: Array) -> Array:
         """Return the largest whole numbers that are not above the values."""
-        return np.floor(values).astype(np.int64) if self.xp is np else values.floor().long()
+        return np.floor(values).astype(np.int64) if isinstance(values, np.ndarray) else values.floor().long()
 
-    def color(self, *levels: float) -> Any:
+    def color(self, *levels: float) -> Array:
         """Return a color as (1, 3, 1, 1), or any other numbers by channel."""
-        tensor = np.array(levels, np.float32) if self.xp is np else self.x.new_tensor(levels)
-        return tensor.reshape(1, 3, 1, 1)
+        if isinstance(self.x, np.ndarray):
+            return np.array(levels, np.float32).reshape(1, 3, 1, 1)
+        return self.x.new_tensor(levels).reshape(1, 3, 1, 1)
 
 
-def _float(values: Any, xp: Any) -> Any:
-    return values.astype(np.float32) if xp is np else values.float()
+def _float(values: Array) -> Array:
+    return values.astype(np.float32) if isinstance(values, np.ndarray) else values.float()
 
 
 @dataclass(frozen=True)
@@ -127,13 +130,13 @@ class Weather(Edit):
         return zlib.crc32(f"{self.pattern} {scene_id}".encode()) >> 1
 
     @abstractmethod
-    def changed(self, light: Any, strength: Any, air: Air) -> Any:
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
         """Return linear light (n, 3, H, W) in this weather, of the strengths (n, 1, 1, 1) in (0, 1]."""
 
     @classmethod
-    def strength_at(cls, severity: Any) -> Any:
+    def strength_at(cls, severity: Sequence[float] | np.ndarray) -> np.ndarray:
         """Return the strength at severities, as float32."""
-        return np.interp(severity, np.arange(len(cls.strengths)), cls.strengths).astype(np.float32)
+        return np.asarray(np.interp(severity, np.arange(len(cls.strengths)), cls.strengths), np.float32)
 
     def describe(self) -> str:
         subject = "" if self.where == "both" else f" on the {self.where}"
@@ -173,3 +176,165 @@ def weathered_batch(edit: Weather, pictures: Tensor, alpha: Tensor, severity: np
     )
     behind, front = (from_linear(light.clip(0, 1), torch) for light in (behind, front))
     return torch.where(strength > 0, torch.lerp(behind, front, alpha), before).to(pictures.dtype)
+
+
+# Of each distance, far to near: streaks are so far apart, so long and so thick (in shares of the side), and so opaque.
+_STREAKS = ((0.012, 0.10, 0.0011, 0.40), (0.022, 0.20, 0.0018, 0.55), (0.05, 0.42, 0.0030, 0.65))
+
+
+@dataclass(frozen=True)
+class Rain(Weather):
+    """Streaks of rain, and the dull, gray, slightly veiled light of a rainy day; more severe rain adds streaks."""
+
+    name: ClassVar[str] = "rain"
+    description: ClassVar[str] = "falling rain under a dull sky"
+    order: ClassVar[int] = 91
+    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.107, 0.264, 0.452, 0.687, 1.0)
+
+    slant: float | None = parameter(
+        None,
+        Range(-60.0, 60.0, unit="degrees", step=1.0),
+        "where it falls to, above 0 to the right; by default the pattern decides, up to 25 to either side",
+        hidden=True,
+    )
+
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
+        gray = (light * air.color(0.2126, 0.7152, 0.0722)).sum(1)[:, None]
+        dull = light + (0.55 * strength) * (gray - light)
+        dull = dull * 2.0 ** (-1.1 * strength) * (1 + strength * air.color(-0.06, -0.01, 0.06))
+        dull = dull + 0.12 * strength * (air.color(0.42, 0.46, 0.50) - dull)
+        angle = air.drawn(1) * 50 - 25 if self.slant is None else 0 * air.drawn(1) + self.slant
+        across, along = air.turned(angle)
+        for salt, (apart, long, thick, opaque) in enumerate(_STREAKS, 2):
+            share = _streaks(air, salt, across / apart, along / long, max(thick, 0.45 * air.pixel) / apart, strength)
+            share = share * opaque * min(thick / (0.45 * air.pixel), 1) * (0.5 + 0.5 * strength)
+            dull = dull + share * (air.color(0.70, 0.74, 0.78) - dull)
+        return dull
+
+
+def _streaks(air: Air[Array], salt: int, across: Array, along: Array, thick: float, strength: Array) -> Array:
+    """Return how much of each pixel streaks cover: at most one lies in each cell of a grid along the rain."""
+    column = air.whole(across)
+    along = along + air.drawn(10 * salt, 0, column)
+    row = air.whole(along)
+    falls = air.drawn(10 * salt + 1, row, column) < 0.25 + 0.65 * strength
+    middle = 0.2 + 0.6 * air.drawn(10 * salt + 2, row, column)
+    beside = (across - air.xp.floor(across) - middle) / thick
+    within, half = along - air.xp.floor(along), 0.25 + 0.2 * air.drawn(10 * salt + 3, row, column)
+    tapered = (1 - ((within - 0.5) / half) ** 2).clip(0, 1)
+    return falls * air.xp.exp(-beside * beside) * tapered * (0.4 + 0.6 * air.drawn(10 * salt + 4, row, column))
+
+
+# Of each distance, far to near: flakes are so far apart and have such a radius (in shares of the side), and so opaque.
+_FLAKES = ((0.013, 0.0025, 0.8), (0.024, 0.0042, 0.9), (0.05, 0.0080, 0.9), (0.13, 0.020, 0.6))
+
+
+@dataclass(frozen=True)
+class Snow(Weather):
+    """Falling flakes, larger and softer the nearer they are, in pale and slightly blue light; more severe snow adds
+    flakes and covers the ground."""
+
+    name: ClassVar[str] = "snow"
+    description: ClassVar[str] = "falling snow in pale light"
+    order: ClassVar[int] = 92
+    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.113, 0.316, 0.531, 0.73, 1.0)
+
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
+        gray = (light * air.color(0.2126, 0.7152, 0.0722)).sum(1)[:, None]
+        pale = light + (0.5 * strength) * (gray - light)
+        pale = pale + 0.30 * strength * (air.color(0.62, 0.68, 0.76) - pale)
+        if not air.is_object:  # snow lies on the ground, in patches that grow together towards the viewer
+            patchy = 0.5 * air.noise(5, 9 * air.x, 18 * air.y) + 0.3 * air.noise(6, 24 * air.x, 48 * air.y)
+            lies = 1.7 * strength + 0.9 * air.down + patchy - 2.0
+            pale = pale + (2 * lies).clip(0, 0.85) * (
+                air.color(0.78, 0.83, 0.90) * (0.6 + 0.8 * gray).clip(0, 1.1) - pale
+            )
+        for salt, (apart, radius, opaque) in enumerate(_FLAKES, 1):
+            share = _flakes(air, salt, apart, max(radius, 0.6 * air.pixel), strength) * opaque
+            pale = pale + share * (air.color(0.93, 0.95, 0.98) - pale)
+        return pale
+
+
+def _flakes(air: Air[Array], salt: int, apart: float, radius: float, strength: Array) -> Array:
+    """Return how much of each pixel flakes cover: at most one lies in each cell of a tilted grid."""
+    x, y = (along / apart for along in air.turned(90 * air.drawn(10 * salt)))
+    column, row = air.whole(x), air.whole(y)
+    falls = air.drawn(10 * salt + 1, row, column) < 0.12 + 0.6 * strength
+    size = radius / apart * (0.6 + 0.6 * air.drawn(10 * salt + 2, row, column))
+    free = 1 - 2 * size
+    beside, below = (
+        (along - air.xp.floor(along) - size - free * air.drawn(10 * salt + 3 + number, row, column)) / size
+        for number, along in enumerate((x, y))
+    )
+    return falls * (1 - beside * beside - below * below).clip(0, 1) ** 0.7
+
+
+@dataclass(frozen=True)
+class Night(Weather):
+    """The light of a night: fewer stops, most of them lost in the sky, few colors left, and a blue cast."""
+
+    name: ClassVar[str] = "night"
+    description: ClassVar[str] = "the dark, blue light of a night"
+    order: ClassVar[int] = 93
+    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.119, 0.257, 0.422, 0.638, 1.0)
+
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
+        # Eyes and cameras see the red of a scene fade first (Purkinje), so that blue counts more for the brightness.
+        gray = (light * air.color(0.10, 0.55, 0.35)).sum(1)[:, None]
+        dim = light + 0.85 * strength * strength * (gray - light)
+        dim = dim * (1 + strength * air.color(-0.60, -0.20, 0.70))
+        # The sky and what is far away are darkest; an object is as light as the ground that it stands on.
+        dim = dim * 2.0 ** (-strength * (3.2 if air.is_object else 3.4 + 5 * (1 - air.down) ** 1.5))
+        grain = air.noise(1, 128 * air.x, 128 * air.y) + air.noise(2, 64 * air.x, 64 * air.y) - 1
+        return dim + strength * (air.color(0.0012, 0.0028, 0.0080) + 0.02 * grain * (dim + 0.001))
+
+
+@dataclass(frozen=True)
+class Shadow(Weather):
+    """The dappled shade of a tree: direct sunlight is missing where a leaf is before the sun, and the blue light of
+    the sky is left."""
+
+    name: ClassVar[str] = "shadow"
+    description: ClassVar[str] = "the dappled shade of a tree"
+    order: ClassVar[int] = 94
+    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.334, 0.589, 0.776, 0.909, 1.0)
+
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
+        across, along = air.turned(30 + 120 * air.drawn(1))
+        leaves = 0 * across
+        for salt, (share, cells) in enumerate(((0.45, 5.0), (0.30, 12.0), (0.25, 27.0)), 2):
+            leaves = leaves + share * air.noise(salt, cells * across, cells / 2 * along)
+        shade = ((leaves - 0.42) / 0.11).clip(0, 1)
+        shade = shade * shade * (3 - 2 * shade)
+        sunlit = light * (1 + strength * air.color(0.45, 0.30, 0.10))
+        return sunlit * (1 - strength * shade * air.color(0.93, 0.90, 0.84))
+
+
+@dataclass(frozen=True)
+class Sun(Weather):
+    """Glare of a low sun in the upper part of the picture: a veil of warm light, widest around the sun, with rays."""
+
+    name: ClassVar[str] = "sun"
+    description: ClassVar[str] = "the glare of a low sun"
+    order: ClassVar[int] = 95
+    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.109, 0.266, 0.464, 0.705, 1.0)
+
+    side: float | None = parameter(
+        None,
+        Range(0.0, 1.0, unit="of the width", step=0.01),
+        "where the sun is, from the left; by default the pattern decides",
+        hidden=True,
+    )
+
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
+        xp = air.xp
+        left = 0.1 + 0.8 * air.drawn(1) if self.side is None else 0 * air.drawn(1) + self.side
+        across, below = air.x - left, air.y - (0.04 + 0.14 * air.drawn(2))
+        away = xp.sqrt(across * across + below * below) + 1e-4
+        angle = xp.arctan2(below, across)
+        rays = 0.5 + 0.5 * xp.cos(9 * angle + 6.3 * air.drawn(3)) + 0.4 * xp.cos(14 * angle + 6.3 * air.drawn(4))
+        near, wide = xp.exp(-away / 0.09), xp.exp(-away / 0.40)
+        veil = air.color(1.2, 1.05, 0.75) * near + air.color(1.0, 0.72, 0.36) * (0.5 + 0.6 * rays) * wide
+        if not air.is_object:  # the sun itself is behind everything
+            veil = veil + 5 * xp.exp(-((away / 0.035) ** 2))
+        return light * (1 + strength * air.color(0.35, 0.10, -0.25)) + strength * veil
