@@ -7,19 +7,18 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from unswayed.choices import GuidanceName
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.files.tensor_files import read_tensor_file
 from unswayed.files.whole import Json
 from unswayed.models.runtime import true_float32
 
 # What a file, its sidecar or its user states of a network, by name.
-Facts = dict[str, Any]
+Facts = Json
 # Steps of the noise schedule that every network here was trained on.
 TIMESTEPS = 1000
 PREDICTION_TYPES = ("epsilon", "v_prediction", "sample")
@@ -58,9 +57,9 @@ class Network:
     guidance: GuidanceName = "calibrated"
 
     def __post_init__(self) -> None:
-        _one_of("prediction type", self.prediction_type, PREDICTION_TYPES)
-        _one_of("variance type", self.variance_type, VARIANCES)
-        _one_of("β schedule", self.beta_schedule, BETA_SCHEDULES)
+        check_known("prediction type", [str(self.prediction_type)], PREDICTION_TYPES)
+        check_known("variance type", [str(self.variance_type)], VARIANCES)
+        check_known("β schedule", [str(self.beta_schedule)], BETA_SCHEDULES)
 
     @property
     def learned_variance(self) -> bool:
@@ -131,11 +130,6 @@ class Network:
             "weights_sha256": self.weights_hash,
             **({"facts": dict(self.facts)} if self.facts else {}),
         }
-
-
-def _one_of(kind: str, value: object, allowed: tuple[str, ...]) -> None:
-    if not isinstance(value, str) or value not in allowed:
-        raise unknown(kind, str(value), allowed)
 
 
 def wrong_number(name: str, value: object) -> str | None:

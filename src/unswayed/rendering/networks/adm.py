@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, check_known
 from unswayed.files.whole import read_json
 
 from . import TIMESTEPS, Facts, Network, fill, read_tensors, wrong_number
-from .diffusers_unet import build_unet, known_facts
+from .diffusers_unet import build_unet
 
 _NUMBERS = ("num_head_channels", "num_heads", "image_size")
 FACTS = (*_NUMBERS, "qkv_order", "beta_schedule", "prediction_type", "variance_type")
@@ -37,7 +36,7 @@ PUBLISHED = {
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
-def load_adm(path: str | Path, size: int | None = None, **facts: Any) -> Network:
+def load_adm(path: str | Path, size: int | None = None, **facts: object) -> Network:
     """The network of an original `.pt` or `.safetensors` state dict, in float32; `facts` (FACTS) override the rest.
 
     size: of the pictures if nothing else states it.
@@ -45,7 +44,7 @@ def load_adm(path: str | Path, size: int | None = None, **facts: Any) -> Network
     from unswayed.files.downloads import recognized
 
     path = Path(path)
-    known_facts(facts, FACTS)
+    check_known("network fact", facts, FACTS)
     digest = recognized(path)
     tensors = read_tensors(path)
     layout = deduce(tensors, path.name)
@@ -323,15 +322,14 @@ PARTS: dict[str, dict[str, str]] = {
 }
 
 
-def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """(old prefix, new prefix, kind) of every part of the network, in guided-diffusion's order."""
+def encoder_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
+    """(old prefix, new prefix, kind) of every part up to the middle, in guided-diffusion's order."""
     yield "time_embed.0", "time_embedding.linear_1", "layer"
     yield "time_embed.2", "time_embedding.linear_2", "layer"
     if layout.classes is not None:
         yield "label_emb", "class_embedding", "layer"
     yield "input_blocks.0.0", "conv_in", "layer"
-    levels = len(layout.channels)
-    resample = "block" if layout.residual_resampling else ""
+    levels, resample = len(layout.channels), "block" if layout.residual_resampling else "down"
     position = 1
     for level, attends in enumerate(layout.attention):
         for layer in range(layout.layers):
@@ -340,11 +338,17 @@ def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
                 yield f"input_blocks.{position}.1", f"down_blocks.{level}.attentions.{layer}", "attention"
             position += 1
         if level < levels - 1:
-            yield f"input_blocks.{position}.0", f"down_blocks.{level}.downsamplers.0", resample or "down"
+            yield f"input_blocks.{position}.0", f"down_blocks.{level}.downsamplers.0", resample
             position += 1
     yield "middle_block.0", "mid_block.resnets.0", "block"
     yield "middle_block.1", "mid_block.attentions.0", "attention"
     yield "middle_block.2", "mid_block.resnets.1", "block"
+
+
+def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
+    """The same of the whole network."""
+    yield from encoder_parts(layout)
+    levels, resample = len(layout.channels), "block" if layout.residual_resampling else "up"
     position = 0
     for level, attends in enumerate(reversed(layout.attention)):
         for layer in range(layout.layers + 1):
@@ -353,7 +357,7 @@ def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
                 yield f"output_blocks.{position}.1", f"up_blocks.{level}.attentions.{layer}", "attention"
             if layer == layout.layers and level < levels - 1:
                 child = 2 if attends else 1
-                yield f"output_blocks.{position}.{child}", f"up_blocks.{level}.upsamplers.0", resample or "up"
+                yield f"output_blocks.{position}.{child}", f"up_blocks.{level}.upsamplers.0", resample
             position += 1
     yield "out.0", "conv_norm_out", "layer"
     yield "out.2", "conv_out", "layer"

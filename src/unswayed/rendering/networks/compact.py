@@ -12,11 +12,10 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 
 from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
-from unswayed.files.whole import read_json, write_json
+from unswayed.files.whole import Json, read_json, write_json
 
 from . import fill
 
@@ -50,7 +49,7 @@ class CompactConfig:
     beta_schedule: str = "linear"
     variance_type: str = "error"
     doubt: float = 2.0
-    trained: Mapping[str, Any] = field(default_factory=dict)
+    trained: Json = field(default_factory=dict)
 
 
 class Pointwise(nn.Conv2d):
@@ -67,7 +66,7 @@ def _without_bias(convolution: nn.Conv2d, x: Tensor) -> Tensor:
     return F.conv2d(x, convolution.weight, padding=convolution.padding)
 
 
-def _kernels(x: Tensor) -> Any:
+def _kernels(x: Tensor) -> ModuleType | None:
     """The module `fused` where its kernels take this tensor: on a GPU, in half precision, without gradients."""
     takes = (
         x.device.type == "cuda"
@@ -80,7 +79,7 @@ def _kernels(x: Tensor) -> Any:
 
 
 @functools.cache
-def _fused() -> Any:
+def _fused() -> ModuleType | None:
     """The module `fused`; None, with a warning, where Triton is missing or finds no compiler."""
     try:
         from . import fused
@@ -271,7 +270,7 @@ def read_config(path: str | Path) -> CompactConfig:
     missing = sorted(known - {"trained", "inputs"} - set(values))
     if missing:
         raise UserError(f"{path} does not state {', '.join(missing)}", run=TRAIN)
-    shapes: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+    shapes: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     config = CompactConfig(**{"inputs": 3, **shapes})
     wrong = _wrong(config)
     if wrong is not None:
@@ -282,7 +281,7 @@ def read_config(path: str | Path) -> CompactConfig:
 def _wrong(config: CompactConfig) -> str | None:
     """The first field of a config that makes it impossible to build the network, or None."""
 
-    def counts(value: Any, number: int, least: int) -> bool:
+    def counts(value: object, number: int, least: int) -> bool:
         return (
             isinstance(value, tuple)
             and len(value) == number

@@ -36,12 +36,12 @@ _VARIANCES = {
 class PixelUNet(nn.Module):
     """A `UNet2DModel` called as module(x, t, y) -> raw output; the timestep is always embedded in float32."""
 
-    def __init__(self, unet: object, heads: int | None = None) -> None:
+    def __init__(self, unet: Any, heads: int | None = None) -> None:
         super().__init__()
-        self.unet: Any = unet
-        self.heads = heads
-        if heads is not None:
-            _set_heads(unet, heads)
+        self.unet, self.heads = unet, heads
+        for attention in self.unet.modules() if heads is not None else ():
+            if hasattr(attention, "to_q"):
+                attention.heads = heads
 
     def forward(self, x: Tensor, t: Tensor, y: Tensor | None = None) -> Tensor:
         return self.unet(x, t, class_labels=y, return_dict=False)[0]
@@ -79,13 +79,15 @@ def build_unet(config: Facts, heads: int | None = None, where: str = "the config
     time_channels in the config: the width of the timestep's sinusoids if it is not the first level's width, as in
     guided-diffusion's 512×512 networks. diffusers itself has no such option.
     """
+    need("diffusers", "diffusers")
+    from diffusers import UNet2DModel
+
     config = dict(config)
     width = config.pop("time_channels", None)
     if heads is not None:
         config["attention_head_dim"] = config["block_out_channels"][0]  # replaced by `heads` below
-    kind = _unet_class()
     try:
-        unet = kind.from_config(config)
+        unet = UNet2DModel.from_config(config)
         if width is not None:
             _widen_time(unet, width)
     except Exception as error:
@@ -135,9 +137,9 @@ def load_unet(folder: str | Path, **facts: object) -> Network:
     """The network of a diffusers folder: a `UNet2DModel`, or a pipeline that holds one under `unet/`."""
     folder = Path(folder)
     network = folder / "unet" if (folder / "unet" / "config.json").exists() else folder
-    known_facts(facts, FACTS)
+    check_known("network fact", facts, FACTS)
     config = _config(network)
-    stated = {**_stated(folder, network), **facts}
+    stated = {"image_size": config.get("sample_size"), **_stated(folder, network), **facts}
     missing = [name for name in ("prediction_type", "beta_schedule") if name not in stated]
     if missing:
         raise UserError(
@@ -145,8 +147,7 @@ def load_unet(folder: str | Path, **facts: object) -> Network:
             allowed=f"a pipeline folder, or a {SIDECAR} next to config.json with prediction_type (epsilon, "
             "v_prediction, sample) and beta_schedule (linear, cosine), or --network-fact NAME=VALUE",
         )
-    size: Any = stated.get("image_size", config.get("sample_size"))
-    heads = stated.get("num_heads")
+    size, heads = stated["image_size"], stated.get("num_heads")
     wrong = wrong_number("sample_size", "not stated" if size is None else size) or wrong_number("num_heads", heads)
     if wrong is not None:
         raise UserError(f"{network}: {wrong}", allowed="the side of a square, also as --network-fact image_size=256")
@@ -251,24 +252,6 @@ def _weights(folder: Path) -> Path:
         if (folder / name).exists():
             return folder / name
     raise UserError(f"{folder} holds no weights", allowed=f"{WEIGHTS} or diffusion_pytorch_model.bin")
-
-
-def _set_heads(unet: Any, heads: int) -> None:
-    for module in unet.modules():
-        if hasattr(module, "to_q"):
-            module.heads = heads
-
-
-def _unet_class() -> Any:
-    need("diffusers", "diffusers")
-    from diffusers import UNet2DModel
-
-    return UNet2DModel
-
-
-def known_facts(facts: Facts, allowed: tuple[str, ...]) -> None:
-    """Raises UserError for a fact that such a network does not have."""
-    check_known("network fact", facts, allowed)
 
 
 class GroupNorm(nn.GroupNorm):
