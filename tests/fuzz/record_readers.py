@@ -183,6 +183,49 @@ def repaired() -> Reader:
     return Reader([whole], read, damaged_json, (nameless,) * 2)
 
 
+def repair_results() -> Reader:
+    """What `unswayed repair` wrote and a report shows."""
+    from unswayed.views.report.extras import RESULT, repair_section
+
+    numbers = {"before": 5.0, "control": 9.5, "repaired": 4.0, "difference": -5.5, "low": -9.0, "high": None}
+    rows = [{"measure": "drop", "pictures": pictures, "n": 5, **numbers} for pictures in ("size-0.05", "average")]
+    result = {"verdict": "cannot tell", "reason": "few", "model": "lite:0", "rows": rows}
+    result["photographs"] = {"train": 20, "train_with_mask": 18}
+
+    def read(data: bytes) -> None:
+        str(repair_section(placed(f"repaired-model/{RESULT}", data).parent, None).body)  # type: ignore[arg-type]
+
+    return Reader([json.dumps(result).encode()], read, damaged_json)
+
+
+def groups() -> Reader:
+    """Groups of a model's classes in JSON, weights and ranges of the edits to train with, and limits of a gate."""
+    from unswayed.analyses.drops.limits import read_rules
+    from unswayed.labels import imagenet, own
+    from unswayed.models.label_mapping import map_labels, read_groups
+    from unswayed.repair.settings import read_mixture
+
+    limits = 'level = 0.9\nmodels = ["a"]\n[max-drop]\n"size-0.05" = 25\n[min-accuracy]\noriginal = 75\n'
+    limits += '[min-threshold]\nsize = "0.04@80"\n[baseline]\npath = "b"\nmargin = 5\nmeasure = "drop"\n'
+    mixture = {"weights": {"background": 2, "size": 1}, "size": [0.02, 0.2], "direction": [-20, 20], "most": 2}
+    classes = {"dog": ["Labrador retriever", "n02099601", 209], "cat": [281, "tiger cat"]}
+
+    def read(data: bytes) -> None:
+        kind, data = data[:1], data[1:]
+        if kind == b"L":
+            read_rules(placed("gate.toml", data))
+        elif kind == b"M":
+            read_mixture(placed("mixture.json", data))
+        else:
+            map_labels(imagenet(), own(["dog", "cat"]), [0, 1], read_groups(placed("groups.json", data)))
+
+    def mutate(data: bytes, draw: random.Random) -> bytes:
+        return data[:1] + (damaged if data[:1] == b"L" else damaged_json)(data[1:], draw)
+
+    files = [f"L{limits}", f"M{json.dumps(mixture)}", f"G{json.dumps(classes)}"]
+    return Reader([file.encode() for file in files], read, mutate)
+
+
 def recipes() -> Reader:
     from unswayed.edits.recipes import open_recipe
 

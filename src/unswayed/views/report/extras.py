@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, TypedDict
 
 import polars as pl
 from markupsafe import Markup
@@ -150,12 +151,38 @@ VERDICTS = {
 }
 
 
+class _Counts(TypedDict):
+    train: int
+    train_with_mask: int
+
+
+class _Row(TypedDict, total=False):
+    measure: str
+    pictures: str
+    n: int
+    before: float | None
+    control: float | None
+    repaired: float | None
+    difference: float | None
+    low: float | None
+    high: float | None
+
+
+_KINDS = {
+    "verdict": Literal["better", "worse", "cannot tell"],
+    "reason": str,
+    "model": str,
+    "photographs": _Counts,
+    "rows": list[_Row],
+}
+
+
 def repair_section(folder: Path, findings: Findings) -> Section:
     """The table of before and after that `unswayed repair` wrote into `folder`."""
     path = folder / RESULT
     if not path.is_file():
         raise UserError(f"{folder} holds no {RESULT}", run=f"unswayed repair SOURCE -m MODEL -o {folder}")
-    result = read_object(path, {"verdict": str, "reason": str, "model": str, "photographs": dict[str, int]})
+    result = read_object(path, _KINDS)
     frame = repair_table(result)
     counts = result["photographs"]
     columns = [
@@ -181,5 +208,6 @@ def repair_section(folder: Path, findings: Findings) -> Section:
 
 def repair_table(result: Json) -> pl.DataFrame:
     """The rows of `repair.json` as a frame."""
-    columns = ("measure", "pictures", "n", "before", "control", "repaired", "difference", "low", "high")
-    return pl.DataFrame([{name: row.get(name) for name in columns} for row in result["rows"]], infer_schema_length=None)
+    columns = list(_Row.__annotations__)
+    rows = [[row.get(name) for name in columns] for row in result["rows"]]
+    return pl.DataFrame(rows, columns, orient="row", infer_schema_length=None)
