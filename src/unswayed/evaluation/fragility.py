@@ -10,11 +10,14 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from unswayed.edits import Edit
+from unswayed.edits.composition import Removal
 from unswayed.masks.segment import Box
 from unswayed.models.classifier import Classifier
 from unswayed.models.opening import open_model
 from unswayed.rendering.layers import Renderer
 from unswayed.rendering.photograph import Request, compose, exact_mask, read_scene, render_chain
+from unswayed.rendering.removal import RememberedRemoval
+from unswayed.rendering.settings import removal_of
 from unswayed.scene import Scene, frame
 from unswayed.sources.pictures import PictureLike
 
@@ -40,8 +43,8 @@ def fragility(
     with the number of results that are done and in total.
 
     >>> from unswayed.sources import open_source
-    >>> [found] = fragility(open_source("sample")["koala"], changes=["object blurred"])
-    >>> found.turn.level, found.turn.name, round(found.share, 2)
+    >>> [smallest] = fragility(open_source("sample")["koala"], changes=["object blurred"])
+    >>> smallest.turn.level, smallest.turn.name, round(smallest.share, 2)
     (5.0, 'langur', 0.16)
     """
     scene = read_scene(image, mask)
@@ -56,14 +59,18 @@ def fragility(
     return results
 
 
-def subject_of(request: Request, scene: Scene, renderer: Renderer | None = None) -> Subject:
-    """Return the scene as a subject; request: all settings but the chain; renderer: an open one to use."""
+def subject_of(
+    request: Request, scene: Scene, renderer: Renderer | None = None, remove: Removal | None = None
+) -> Subject:
+    """Return the scene as a subject; request: all settings but the chain; renderer, remove: open ones to use."""
     exact = replace(scene, mask=exact_mask(scene.mask))
-    used = renderer or request.open_renderer()
+    used, remove = renderer or request.open_renderer(), remove or RememberedRemoval(removal_of(request))
 
     def make(chain: tuple[Edit, ...]) -> np.ndarray:
         asked = replace(request, chain=chain)
-        return render_chain(asked, exact, used)[2].image if chain else compose(asked, exact)[1].background
+        if not chain:
+            return compose(asked, exact, remove)[1].background
+        return render_chain(asked, exact, used, remove)[2].image
 
     return Subject(make, frame(scene, request.frame).pixel_rate)
 

@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from unswayed.scene import frame
 
 from .photographs import Photograph, open_sample
 
+T = TypeVar("T")
 # The value of one control of the page; a position is two of them.
 Value: TypeAlias = float | str | bool | None
 # {edit: {parameter: value}}
@@ -84,10 +85,10 @@ class Control:
         """Whether its values lie from 0 to 1; the page shows them in percent."""
         return not self.choices and not self.text and self.low >= 0 and self.high <= 1
 
-    def on_page(self, value: Any) -> Any:
+    def on_page(self, value: T) -> T | float:
         return float(f"{100 * value:.4g}") if self.is_share and isinstance(value, int | float) else value
 
-    def from_page(self, value: object) -> Any:
+    def from_page(self, value: T) -> T | float:
         return float(f"{value / 100:.6g}") if self.is_share and isinstance(value, int | float) else value
 
 
@@ -332,7 +333,7 @@ PRESETS = (
     Preset("A small koala", "koala", {"size": {"rate": 0.03}}),
     Preset("A sheep upside down", "sheep", {"direction": {"degrees": 180.0}}),
     Preset("A blue hen", "chicken", {"color": {"hue": 120.0}}),
-    Preset("A pig at the edge", "pig", {"position": {"x": 0.0, "y": 0.5}}),
+    Preset("A pig in the corner", "pig", {"position": {"x": 0.0, "y": 1.0}}),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TypeAlias
 
 import gradio as gr
 import numpy as np
@@ -32,10 +32,11 @@ from unswayed.views.report.section import render
 from unswayed.views.text import percent, plural
 
 from . import figures
-from .editor import HEAVY, PRIVATE, Editor, EditorInputs, data, script
+from .controls import Value
+from .editor import HEAVY, PRIVATE, Component, Editor, EditorInputs, data, script
 from .photographs import Photograph
 from .stage import framed, needs_network, request_of, write_gif
-from .studio import Canceled, Report, Step, Studio
+from .studio import Canceled, Report, Step, Studio, remembered_removal
 
 MEANING = (
     "A bar shows how far an attribute was changed until the prediction changed: 0 % is the photograph, 100 % the end "
@@ -109,7 +110,8 @@ def subject(
     if steps is None and any(map(needs_network, chain)):
         raise UserError("the background needs a network and cannot be pasted", allowed="a search with diffusion")
     scene, request = photograph.scene, request_of((), photograph, seed, steps)
-    pasted = None if steps is not None else subject_of(request, scene)
+    remove = remembered_removal(request.removal)
+    pasted = None if steps is not None else subject_of(request, scene, remove=remove)
 
     def make(edits: tuple[Edit, ...]) -> np.ndarray:
         check()
@@ -119,7 +121,7 @@ def subject(
             return pasted.make(edits)
         asked = replace(request, chain=edits)
         return studio.rendered(
-            asked, lambda renderer: render_chain(asked, scene, renderer)[2].image, lambda *_: check()
+            asked, lambda renderer: render_chain(asked, scene, renderer, remove)[2].image, lambda *_: check()
         )
 
     return Subject(make, frame(scene).pixel_rate)
@@ -127,6 +129,10 @@ def subject(
 
 DIFFUSION = "diffusion"
 Outputs = Iterator[tuple[object, ...]]
+# The inputs of an event as the page sends them: photograph, how it is rendered, steps of diffusion, models, and the
+# rest: the file of a background, the seed, the values of the controls.
+Rest: TypeAlias = tuple[str | None, float | None, *tuple[Value, ...]]
+Given: TypeAlias = tuple[Photograph, str, float, Sequence[str], *Rest]
 
 
 def search_panel(editor: Editor) -> None:
@@ -146,28 +152,28 @@ def search_panel(editor: Editor) -> None:
         "every model, each from the photograph itself.</p>"
     )
     working = gr.HTML(elem_id="searching")
-    drawn: dict[str, Any] = {"html_template": "<section class='film'></section>", "js_on_load": script("filmstrip.js")}
-    strip = gr.HTML("null", elem_id="found", **drawn)
+    drawn = "<section class='film'></section>"
+    strip = gr.HTML("null", elem_id="found", html_template=drawn, js_on_load=script("filmstrip.js"))
     gif = gr.DownloadButton("Download GIF", visible=False, elem_id="download-gif", size="sm")
-    profile: Any = gr.HTML(elem_id="profile", js_on_load=script("profile.js"))
+    profile: Component = gr.HTML(elem_id="profile", js_on_load=script("profile.js"))
 
-    def searched(request: gr.Request, change: str, *given: Any) -> Outputs:
+    def searched(request: gr.Request, change: str, *given: *Given) -> Outputs:
         yield from Search(editor, request, *given).filmed(True, change)
 
-    def swept(request: gr.Request, change: str, *given: Any) -> Outputs:
+    def swept(request: gr.Request, change: str, *given: *Given) -> Outputs:
         yield from Search(editor, request, *given).filmed(False, change)
 
-    def profiled(request: gr.Request, *given: Any) -> Outputs:
+    def profiled(request: gr.Request, *given: *Given) -> Outputs:
         yield from Search(editor, request, *given).profiled()
 
-    def pressed(request: gr.Request, event: gr.EventData, *given: Any) -> Outputs:
+    def pressed(request: gr.Request, event: gr.EventData, *given: *Given) -> Outputs:
         change, model = (str(getattr(event, name, "")) for name in ("change", "model"))
         yield from Search(editor, request, *given).filmed(True, change, model)
 
     models, photograph, *others = editor.given
     given = [photograph, means, editor.steps, models, *others]
     film = [strip, gif, working, cancel]
-    quiet: dict[str, Any] = {**HEAVY, "show_progress": "hidden"}
+    quiet = {**HEAVY, "show_progress": "hidden"}
     searching.click(searched, [direction, *given], film, api_name="smallest_change", **quiet)
     sweeping.click(swept, [direction, *given], film, api_name="sweep", **quiet)
     profiling.click(profiled, given, [profile, working, cancel], api_name="fragility", **quiet)
@@ -186,7 +192,7 @@ class Search:
         means: str,
         steps: float,
         models: Sequence[str],
-        *others: Any,
+        *others: *Rest,
     ) -> None:
         self.editor, self.asked = editor, EditorInputs.of(models, photograph, *others)
         self.steps = int(steps) if means == DIFFUSION else None

@@ -76,12 +76,9 @@ class Results:
     def classes(self) -> dict[str, int]:
         """Return name -> label of the classes that occur; classes with the same name get their number."""
         labels = self._scan().select(pl.col("label").unique()).collect()["label"].drop_nulls().to_list()
-        told = {label: self.class_name(label) for label in labels}
+        told = {label: self.facts.class_name(label) for label in labels}
         counts = Counter(told.values())
         return dict(sorted((name if counts[name] == 1 else f"{name} ({label})", label) for label, name in told.items()))
-
-    def class_name(self, label: int) -> str:
-        return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
 
     def _flips(self, chosen: Filter) -> Flips | None:
         """Return up to SHOWN flips that pass the filter, sampled evenly over models and edits, and the total number."""
@@ -160,11 +157,11 @@ class Results:
     def _card(self, first: str, second: str, row: Mapping[str, Any]) -> dict[str, Any]:
         image = self.album.picture(row["sample_id"])
         said = [
-            f"{'✓' if row[f'correct{end}'] else '✗'} {model}: {self.class_name(row[f'predicted{end}'])} "
+            f"{'✓' if row[f'correct{end}'] else '✗'} {model}: {self.facts.class_name(row[f'predicted{end}'])} "
             f"{percent(row[f'probability{end}'], 0)}".replace(" %", "\N{NO-BREAK SPACE}%")
             for model, end in ((first, ""), (second, "_second"))
         ]
-        title = f"{self.class_name(row['label'])}, {self.words[row['edit']]}".replace(" %", "\N{NO-BREAK SPACE}%")
+        title = f"{self.facts.class_name(row['label'])}, {self.words[row['edit']]}".replace(" %", "\N{NO-BREAK SPACE}%")
         return {"title": title, "said": said, "picture": None if image is None else data_address(image, 128)}
 
     def _disagreements(self, first: str, second: str) -> pl.DataFrame:
@@ -209,7 +206,7 @@ class Remade:
         scene = frame(open_sample(row["source_id"]).scene)
         pool = Pool(sample_names(), lambda name: frame(open_sample(name).scene), SIDE)
         composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
-        layers = realize(composition, Backgrounds(pool, remembered_removal, SIDE), row["seed"])
+        layers = realize(composition, Backgrounds(pool, remembered_removal("patches"), SIDE), row["seed"])
         [made] = Request(chain, renderer="paste").open_renderer().render([layers])
         return made.image if isinstance(made, Rendering) else None
 

@@ -53,9 +53,14 @@ def request_of(
     steps: int | None = None,
     renderer: str = "diffusion",
 ) -> Request:
-    """Return the same request as `unswayed edit` for these choices; steps: of the renderer, None for pasting."""
+    """Return the same request as `unswayed edit` for these choices; steps: of the renderer, None for pasting.
+
+    A visitor's photograph is previewed with patches, which take a tenth of a second instead of several; for the
+    sample, what the network fills in is stored.
+    """
     renderer = "paste" if steps is None else renderer
-    return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label, removal="patches")
+    removal = "patches" if photograph.own and steps is None else "diffusion"
+    return Request(chain, renderer=renderer, steps=steps, seed=seed, label=photograph.label, removal=removal)
 
 
 @functools.lru_cache(maxsize=64)
@@ -231,7 +236,8 @@ def _moving(photograph: Photograph, chain: tuple[Edit, ...], seed: int) -> dict[
 def _layers(photograph: Photograph, others: tuple[Edit, ...], seed: int) -> tuple[str, str]:
     """Return the background without the object and the cut-out object where it was, as `data:` URLs."""
     chain = (*others, *CONTROLS["reinsertion"].chain)
-    _, layers = compose(request_of(chain, photograph, seed), photograph.scene, remembered_removal)
+    request = request_of(chain, photograph, seed)
+    _, layers = compose(request, photograph.scene, remembered_removal(request.removal))
     cutout = np.dstack([layers.object[..., ::-1], np.round(255 * layers.alpha).astype(np.uint8)])
     encoded = base64.b64encode(cv2.imencode(".png", cutout)[1].tobytes()).decode()
     return address(layers.background), f"data:image/png;base64,{encoded}"

@@ -9,11 +9,11 @@ import queue
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -29,15 +29,17 @@ from unswayed.models import Classifier, ObjectModel, open_any
 from unswayed.models.label_mapping import map_objects
 from unswayed.rendering.layers import CountedRenderer, NetworkRenderer, Renderer
 from unswayed.rendering.photograph import EditedPhotograph, Request, edit_photograph
-from unswayed.rendering.removal.patches import PatchRemoval
+from unswayed.rendering.removal import RememberedRemoval, open_removal
 from unswayed.rendering.settings import RenderSettings
 from unswayed.sources.coco import run_length_mask
 from unswayed.views.report.pictures import overlay
+from unswayed.views.tables import Row
 from unswayed.views.text import percent
 
 from .photographs import Photograph
 
 T = TypeVar("T")
+Told = TypeVar("Told")
 Progress = Callable[[int, int], None]
 """Called with the number of steps done and in total."""
 
@@ -100,8 +102,8 @@ class Jobs:
             self._stops[visitor].set()
 
     def followed(
-        self, visitor: str, work: Callable[[Report], T], show: Callable[[Step], Any]
-    ) -> Generator[Any, None, T]:
+        self, visitor: str, work: Callable[[Report], T], show: Callable[[Step], Told]
+    ) -> Generator[Told, None, T]:
         """Run `work` and yield what `show` makes of each step; return its result, or raise Canceled.
 
         The work calls the report that it is given after each step, and a call after the cancellation ends the work.
@@ -169,7 +171,7 @@ class Answer:
 class FoundObjects:
     """What a detector or segmenter found; row: the columns of `judging`, or why it cannot be asked."""
 
-    row: Mapping[str, Any] | str
+    row: Row | str
     truth: Truth
 
     @property
@@ -204,9 +206,7 @@ class FoundObjects:
         return None if runs is None or self.truth.mask is None else run_length_mask(runs, *self.truth.mask.shape) > 0
 
 
-RENDERERS_HELD = 2
-# Of half a megabyte, and of some hundred bytes each.
-REMOVALS_HELD, ANSWERS_HELD = 32, 512
+RENDERERS_HELD, ANSWERS_HELD = 2, 512  # an answer has some hundred bytes
 
 
 class Studio:
@@ -268,9 +268,8 @@ class Studio:
 
     def edit(self, request: Request, photograph: Photograph, progress: Progress | None = None) -> EditedPhotograph:
         """Return the edited photograph with its record; progress is called after each diffusion pass."""
-        work = functools.partial(
-            edit_photograph, request, photograph.scene, Path(photograph.path), remove=remembered_removal
-        )
+        remove = remembered_removal(request.removal)
+        work = functools.partial(edit_photograph, request, photograph.scene, Path(photograph.path), remove=remove)
         return work() if request.renderer == "paste" else self.rendered(request, work, progress)
 
     def rendered(self, request: Request, work: Callable[[Renderer], T], progress: Progress | None = None) -> T:
@@ -343,12 +342,7 @@ def _alone(thread: ThreadPoolExecutor, work: Callable[..., T], *given: object) -
     return thread.submit(contextvars.copy_context().run, work, *given).result()
 
 
-def remembered_removal(image: np.ndarray, mask: np.ndarray, seed: int = 0, label: int | None = None) -> np.ndarray:
-    """Return the picture without its object, as the method `patches` makes it; the last ones are remembered."""
-    return _removed(image.tobytes(), mask.astype(np.float32, copy=False).tobytes(), image.shape[0], seed)
-
-
-@functools.lru_cache(maxsize=REMOVALS_HELD)
-def _removed(image: bytes, mask: bytes, side: int, seed: int) -> np.ndarray:
-    picture = np.frombuffer(image, np.uint8).reshape(side, side, 3)
-    return PatchRemoval()(picture, np.frombuffer(mask, np.float32).reshape(side, side), seed)
+@functools.cache
+def remembered_removal(method: str) -> RememberedRemoval:
+    """Return the removal method of that name, opened once."""
+    return RememberedRemoval(open_removal(method))
