@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import polars as pl
 
@@ -23,10 +23,11 @@ from unswayed.evaluation.facts import (
 from unswayed.evaluation.predictions import Predictions, columns_of, common_predictions, in_memory
 
 from . import ANALYSES, table_facts
-from .drops.drop import against_source, dropped_accuracy, with_conditions, with_published
+from .drops.drop import DropSettings, against_source, dropped_accuracy, with_conditions, with_published
 from .drops.groups import dropped_accuracy_of_groups
 from .settings import AnalyzeSettings
 from .statistics import corrected
+from .statistics.paired import Resampling
 
 # Keyword of `analyze` -> the command's option, for those that are refused where a table does not take them.
 _FLAGS = {"by": "--by", "groups": "--groups", "accuracy": "--at-accuracy", "drop": "--at-drop"}
@@ -78,7 +79,7 @@ def drop_table(
     edits: Sequence[str] | None = None,
     condition: Condition | None = None,
     interval: str = "auto",
-    **settings: Any,
+    **settings: Unpack[Resampling],
 ) -> pl.DataFrame:
     """Dropped accuracy of models or of groups of models, with all that is known beside it: drops on valid pictures,
     what people could tell, published numbers."""
@@ -88,10 +89,10 @@ def drop_table(
         file = None if str(groups) == "all" else groups
         frame = _kept(dropped_accuracy_of_groups(predictions, file, facts=facts, **settings), models, edits)
     else:
-        chosen = {"models": models, "edits": edits, "facts": facts, "interval": interval, **settings}
-        frame = dropped_accuracy(predictions, by=by, **chosen)
+        chosen = DropSettings(models=models, edits=edits, interval=interval, **settings)
+        frame = dropped_accuracy(predictions, by=by, facts=facts, **chosen)
         if by is None:
-            frame = with_conditions(frame, predictions, condition, **chosen)
+            frame = with_conditions(frame, predictions, condition, facts=facts, **chosen)
     return with_published(frame, facts.cards) if facts.official and by is None else frame
 
 

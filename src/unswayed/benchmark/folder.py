@@ -6,7 +6,7 @@ import copy
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -208,7 +208,7 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
     return Verdict(benchmark.root, len(rows), files, counts(row["status"] for row in rows), tuple(problems))
 
 
-def changed_files(root: Path, rows: Sequence[Mapping[str, Any]], workers: int = 8) -> list[Problem]:
+def changed_files(root: Path, rows: Sequence[Record], workers: int = 8) -> list[Problem]:
     """Return the files that are missing or do not match the manifest's hashes; a file without a hash is not read."""
     files = [
         (row[path], row[digest])

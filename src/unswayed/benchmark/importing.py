@@ -249,7 +249,7 @@ def _import_release(
         settle_card(root, card)
         tasks = [(stem, edit) for stem in stems for edit in edits]
 
-        def place(task: tuple[str, str]) -> Row:
+        def row_of(task: tuple[str, str]) -> Row:
             stem, edit = task
             label = by_name.get(stem, by_name.get(stem.rpartition("/")[2]))
             row = replace(shared[edit], source_id=ids[stem], label=label)
@@ -257,7 +257,7 @@ def _import_release(
 
         rows: list[Row] = []
         with ThreadPoolExecutor(settings.workers) as pool:
-            for row in pool.map(place, tasks):
+            for row in pool.map(row_of, tasks):
                 rows.append(row)
                 if progress is not None:
                     progress(len(rows), len(tasks))

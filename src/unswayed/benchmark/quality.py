@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -94,7 +94,7 @@ class Witness:
     def _removal(self, removed: WithoutObject, composition: Composition) -> dict[str, float]:
         if removed not in self._removals:
             own = removed.scene_id == composition.scene_id
-            scene: Any = composition if own else self.backgrounds.pool.load(removed.scene_id)
+            scene: Composition | Scene = composition if own else self.backgrounds.pool.load(removed.scene_id)
             size = self.backgrounds.size
             background, mask = self.backgrounds.resolve(removed, composition), resized(scene.mask, size)
             hole = generous(mask)

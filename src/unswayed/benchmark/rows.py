@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from unswayed.choices import check_choice
 from unswayed.errors import CannotWrite, UserError
@@ -51,7 +51,7 @@ def picture_path(edit: str, source_id: str, run: int = 0, suffix: str = ".png", 
 
 
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
-Record = dict[str, Any]  # a row of the manifest as pyarrow reads it
+Record = Json  # a row of the manifest as pyarrow reads it
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Row:
         return {column: getattr(self, column) for column in self.__dataclass_fields__}
 
 
-def template_row(record: Mapping[str, Any]) -> Row:
+def template_row(record: Record) -> Row:
     """Return what the rows of an edit share; record: the edit as a card lists it."""
     level = record["level"]
     return Row(
@@ -240,7 +240,7 @@ def record(row: Row) -> Record:
     return flat_record({**row.to_json(), "sample_id": row.sample_id}, schema().names)
 
 
-def row_of(record: Mapping[str, Any]) -> Row:
+def row_of(record: Record) -> Row:
     """Return the row of a record of the manifest; the inverse of `record`."""
     where = f"the manifest's row {record.get('sample_id')}"
     values = {column.name: record[column.name] for column in fields(Row) if record.get(column.name) is not None}
@@ -301,7 +301,7 @@ def add_review(root: Path, review: Review) -> None:
         write_records(root / REVIEWS, columns, map(asdict, [*others, review]))
 
 
-Card = dict[str, Any]
+Card = Json
 _KINDS = {
     "labels": Json,
     "source": Json | None,

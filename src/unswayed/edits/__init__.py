@@ -11,9 +11,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from unswayed.errors import UserError
+from unswayed.files.whole import Json
 from unswayed.registry import Part, Registry
 
 from .edit import Choice, Edit, Range, Text, allowed, parameters
@@ -105,7 +105,7 @@ def make_edit(name: str, **parameters: object) -> Edit:
     return edit(**parameters)
 
 
-def edit_from(step: Mapping[str, Any]) -> Edit:
+def edit_from(step: Mapping[str, object]) -> Edit:
     """Return the edit of a complete record, as `as_json` writes it: {"edit": "size", "rate": 0.05}."""
     return make_edit(str(step.get("edit", "")), **{name: value for name, value in step.items() if name != "edit"})
 
@@ -129,7 +129,7 @@ def in_order(chain: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(sorted(chain, key=lambda edit: edit.order))
 
 
-def catalog() -> dict[str, Any]:
+def catalog() -> Json:
     """Return {"edits": {name: declarations and parameters}, "recipes": {name: {explains, edits}}}, ready for JSON.
 
     >>> catalog()["edits"]["size"]["parameters"]["rate"]["high"]

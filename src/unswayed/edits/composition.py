@@ -62,7 +62,7 @@ class Adjustment:
     """
 
     operation: Callable[..., Layer]
-    parameters: tuple[tuple[str, Any], ...]
+    parameters: tuple[tuple[str, object], ...]
     background_after: int | None = None
 
 

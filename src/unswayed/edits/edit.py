@@ -158,7 +158,7 @@ def check(edit: Edit) -> None:
             object.__setattr__(edit, name, field.metadata["allowed"].checked(f"{edit.name}: {name}", value))
 
 
-def as_json(edit: Edit) -> dict[str, Any]:
+def as_json(edit: Edit) -> dict[str, object]:
     """Return the edit as a complete record: {"edit": "size", "rate": 0.05}."""
     values = {name: getattr(edit, name) for name in parameters(edit)}
     return {"edit": edit.name, **{name: value for name, value in values.items() if value is not None}}

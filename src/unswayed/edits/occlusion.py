@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -136,10 +136,10 @@ def _exact(alpha: np.ndarray, wanted: int, pixels: np.ndarray, occluder: np.ndar
     )
 
 
-def hiding_batch(alpha: Tensor, share: Tensor, place: Tensor, tilt: Tensor) -> Tensor:
+def hiding_batch(alpha: Tensor, share: Tensor, middle: Tensor, tilt: Tensor) -> Tensor:
     """Return rounded squares (n, 1, H, W) in [0, 1], each of which hides about a share (n,) of its object.
 
-    alpha: (n, 1, H, W); place, tilt: (n,) in [0, 1), where on the object the middle lies, and its angle. The radius is
+    alpha: (n, 1, H, W); middle, tilt: (n,) in [0, 1), where on the object the middle lies, and its angle. The radius is
     where the sorted distances of the object's cells from the middle have reached the share.
     """
     import torch
@@ -153,21 +153,18 @@ def hiding_batch(alpha: Tensor, share: Tensor, place: Tensor, tilt: Tensor) -> T
     weight = adaptive_avg_pool2d(alpha, GRID).flatten(1).float()
     reached = weight.cumsum(1)
     total = reached[:, -1:].clamp(min=1e-6)
-    x, y = points[(reached < place[:, None] * total).sum(1).clamp(max=GRID**2 - 1)].split(1, dim=1)
+    x, y = points[(reached < middle[:, None] * total).sum(1).clamp(max=GRID**2 - 1)].split(1, dim=1)
     tilt = tilt[:, None] * (torch.pi / 2)
-    distance, order = _distance(points[:, 0] - x, points[:, 1] - y, tilt, torch).sort(dim=1)
+    distance, order = _distance(points[:, 0] - x, points[:, 1] - y, tilt).sort(dim=1)
     hidden = weight.gather(1, order).cumsum(1)
     radius = distance.gather(1, (hidden < share[:, None] * total).sum(1, keepdim=True).clamp(max=GRID**2 - 1))
     down = ((torch.arange(high, device=alpha.device) + 0.5) / longer).view(1, high, 1)
     across = ((torch.arange(wide, device=alpha.device) + 0.5) / longer).view(1, 1, wide)
-    away = _distance(across - x[:, :, None], down - y[:, :, None], tilt[:, :, None], torch)
+    away = _distance(across - x[:, :, None], down - y[:, :, None], tilt[:, :, None])
     return ((radius[:, :, None] - away) * longer + 0.5).clamp(0, 1)[:, None].to(alpha.dtype)
 
 
-def _distance(x: object, y: object, tilt: object, xp: Any) -> Any:
-    """Return how far points are from a middle, in the norm whose circles are rounded, tilted squares.
-
-    x, y: the points from that middle; xp: the module of the arrays, numpy or torch.
-    """
-    along, across = x * xp.cos(tilt) + y * xp.sin(tilt), y * xp.cos(tilt) - x * xp.sin(tilt)
-    return xp.sqrt(xp.sqrt(along**4 + across**4))
+def _distance(x: Tensor, y: Tensor, tilt: Tensor) -> Tensor:
+    """Return how far points are from a middle, in the norm whose circles are rounded, tilted squares."""
+    along, across = x * tilt.cos() + y * tilt.sin(), y * tilt.cos() - x * tilt.sin()
+    return (along**4 + across**4).sqrt().sqrt()

@@ -6,7 +6,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import cv2
 import numpy as np
@@ -67,7 +67,7 @@ class RandomEdit(v2.Transform):
         self.backgrounds = backgrounds
         self.seen: deque[np.ndarray] = deque(maxlen=REMEMBERED)
 
-    def forward(self, *inputs: object) -> Any:
+    def forward(self, *inputs: object) -> object:
         """The sample with its picture and its mask edited; a picture without an object is left as it is."""
         flat, structure = pytree.tree_flatten(inputs if len(inputs) > 1 else inputs[0])
         pictures = [index for index, leaf in enumerate(flat) if isinstance(leaf, tv_tensors.Image | Image.Image)]
@@ -335,7 +335,7 @@ class Scenes(Dataset[object]):
     def __len__(self) -> int:
         return len(self.source)
 
-    def __getitem__(self, position: int) -> Any:
+    def __getitem__(self, position: int) -> object:
         scene = frame(self.source[position])
         image = torch.from_numpy(resized(scene.image, self.size)).permute(2, 0, 1).contiguous()
         sample = tv_tensors.Image(image), tv_tensors.Mask(torch.from_numpy(resized(scene.mask, self.size))), scene.label

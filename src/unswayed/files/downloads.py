@@ -26,7 +26,7 @@ from unswayed.errors import UserError, check_known
 
 from .archives import open_archive
 from .storage import cache_folder
-from .whole import check_writable, explained, read_file, sha256, write_bytes
+from .whole import Json, check_writable, explained, read_file, sha256, write_bytes
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def verify(path: str | Path) -> tuple[str, str | None]:
     return digest, next((name for name, known in KNOWN.items() if known.sha256 == digest), None)
 
 
-def listing() -> list[dict[str, Any]]:
+def listing() -> list[Json]:
     """What can be asked for, one row each: name, kind, summary, url, size and sha256 as they should be, and the path
     if it is here, with size_here. The hash of a file that is here is not looked at: `verify` does that.
     """

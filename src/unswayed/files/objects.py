@@ -17,9 +17,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from unswayed.errors import UserError, need
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 # Scheme -> the package that opens it, which is the extra of the same name; None needs no package.
 SCHEMES: dict[str, str | None] = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "memory": None}
@@ -103,7 +106,7 @@ def remove(address: str) -> None:
 
 
 @contextlib.contextmanager
-def opened(verb: str, address: str) -> Iterator[Any]:
+def opened(verb: str, address: str) -> Iterator[AbstractFileSystem]:
     """The file system of an address, opened once in each process; every error of a storage library in the block
     becomes a UserError that names the object and the cause."""
     scheme = address.partition("://")[0]
@@ -130,7 +133,7 @@ def opened(verb: str, address: str) -> Iterator[Any]:
         raise UserError(f"cannot {doing} {address}: {cause}", run="the same command again") from error
 
 
-def _lacks_bucket(files: Any, address: str) -> bool:
+def _lacks_bucket(files: AbstractFileSystem, address: str) -> bool:
     """Whether there is no such bucket, which most libraries report like a missing object.
 
     False if that cannot be found out, as with credentials for some folders only or in a bucket of very many objects.

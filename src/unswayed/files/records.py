@@ -17,7 +17,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar, get_args, get_type_hint
 
 from unswayed.errors import UserError
 
-from .whole import canonical, read_json
+from .whole import Json, canonical, read_json
 
 Record = TypeVar("Record")
 _WORDS = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
@@ -29,14 +29,14 @@ LIBRARIES = (
 )
 
 
-def read_object(path: str | Path, kinds: Mapping[str, object] | None = None, run: str | None = None) -> dict[str, Any]:
+def read_object(path: str | Path, kinds: Mapping[str, object] | None = None, run: str | None = None) -> Json:
     """The JSON object in a file; `kinds`: fields that it must have, each with its type."""
     value = read_json(path)
     require_fields(value, kinds or {}, str(path), run)
     return value
 
 
-def require_fields(value: object, kinds: Mapping[str, Any], where: str, run: str | None = None) -> None:
+def require_fields(value: object, kinds: Mapping[str, object], where: str, run: str | None = None) -> None:
     """Raise UserError unless `value` is an object whose fields have these types; a type with None may be missing."""
     checked(_object_type(tuple(kinds.items())), value, where, run)
 
@@ -70,7 +70,8 @@ def checked(kind: type[Record], value: object, where: str, run: str | None = Non
     if wanted := re.fullmatch("Expected `(.*)`, got `(.*)`", problem):
         allowed = " or ".join(_WORDS.get(word, word) for word in wanted[1].split(" | "))
     else:  # a value that its Literal does not list
-        allowed = ", ".join(map(str, get_args(get_type_hints(kind).get(field)))) or problem
+        kinds = get_args(get_type_hints(kind).get(field))  # its values, or of `Literal["a"] | None` two types
+        allowed = ", ".join(map(str, get_args(next(iter(kinds), None)) or kinds)) or problem
     if "[...]" in path:  # msgspec does not name the key of a dict in which a value is wrong
         given = f"of the type {wanted[2]}" if wanted else "not as declared"
     else:

@@ -40,7 +40,9 @@ MOST_BYTES = 2**28
 MOST_TIMES = 256
 
 
-def array_of(values: Any, kind: pa.DataType, missing: np.ndarray | None = None) -> pa.Array:
+def array_of(
+    values: Sequence[object] | np.ndarray | pa.Array, kind: pa.DataType, missing: np.ndarray | None = None
+) -> pa.Array:
     """The values as an Arrow array, as `pa.array` makes it; that imports pandas first, wherever it is installed.
 
     values: an array, (N,) or for lists of numbers (N, K), or a list of texts, numbers or None; missing: (N,) bool.

@@ -241,7 +241,7 @@ def _is_deep(value: object) -> bool:
     return True
 
 
-def read_toml(path: str | Path, what: str) -> dict[str, Any]:
+def read_toml(path: str | Path, what: str) -> Json:
     """The content of a TOML file; `what` is what an error calls the file."""
     import tomllib
 

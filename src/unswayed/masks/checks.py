@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -78,11 +78,11 @@ def is_unusable(mask: np.ndarray) -> bool:
     return any(warning.startswith((WARNING + ALL_WHITE, WARNING + INVERTED)) for warning in mask_warnings(mask))
 
 
-def mask_origins(records: Iterable[Mapping[str, Any]]) -> dict[str, MaskOrigin]:
+def mask_origins(records: Iterable[Mapping[str, str | None]]) -> dict[str, MaskOrigin]:
     """What made the automatic masks of a benchmark, by scene; records: rows of its manifest, with values as JSON."""
     rows = [record for record in records if '"mask_by"' in (record.get("values") or "")]
     return origins_of(
-        {row["source_id"]: parse_json(row["values"], f"the values of {row['source_id']}") for row in rows}
+        {str(row["source_id"]): parse_json(str(row["values"]), f"the values of {row['source_id']}") for row in rows}
     )
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.optim import Optimizer
 
 from unswayed.errors import UserError
+from unswayed.files.whole import Json
 from unswayed.models.classifier import Classifier
 from unswayed.models.heads import classification_layer
 from unswayed.models.opening import model_spec
@@ -76,7 +78,7 @@ def choose_parameters(model: Classifier, module: nn.Module, settings: RepairSett
 
 def make_optimizer(
     family: Family, module: nn.Module, settings: RepairSettings, photographs: int
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Optimizer, Json]:
     """AdamW over the parameters with gradients, and the settings that the family decided, for the card."""
     from timm.optim import create_optimizer_v2, param_groups_layer_decay
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from unswayed.edits.batch_edit import BatchEdit
 from unswayed.errors import UserError
+from unswayed.files.whole import Json
 from unswayed.models.classifier import Classifier
 from unswayed.rendering.training import (
     STATE,
@@ -38,7 +38,7 @@ from .settings import Arm, RepairSettings
 
 SAVE_EVERY = 60.0  # seconds
 VALIDATION_BATCH = 64
-State = tuple[dict[str, Any], dict[str, Tensor]]  # a record and tensors
+State = tuple[Json, dict[str, Tensor]]  # a record and tensors
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TrainedArm:
     """A finished arm: the averaged network of the best epoch, and what the card says of its training."""
 
     module: nn.Module
-    history: dict[str, Any]
+    history: Json
 
 
 class FineTuning:

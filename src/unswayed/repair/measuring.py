@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from unswayed.analyses import Row
 from unswayed.analyses.statistics.paired import (
     IntervalSettings,
     bin_gaps,
@@ -34,7 +35,6 @@ from unswayed.specs import slug_of, split_alias
 
 from .settings import EnhanceSettings
 
-Row = dict[str, Any]  # of a table of results
 Verdict = Literal["better", "worse", "cannot tell"]
 EXITS: dict[str, int] = {"better": 0, "worse": 1, "cannot tell": 3}
 FEWEST = 20  # photographs below which no interval says anything

@@ -31,7 +31,7 @@ class FactorDataset(Dataset[tuple[object, int, torch.Tensor]]):
     def __init__(
         self,
         pictures: str | Path,
-        transform: Callable[[np.ndarray], Any] | None = None,
+        transform: Callable[[np.ndarray], object] | None = None,
         annotations: Annotations | None = None,
         **options: Any,
     ) -> None:

@@ -188,11 +188,11 @@ class Source:
 def _drawn(entries: Sequence[Entry], count: int, seed: int, each: bool) -> set[str]:
     """The ids of `count` scenes, evenly over the classes, or of `count` scenes of each class."""
 
-    def place(entry: Entry) -> bytes:
+    def draw(entry: Entry) -> bytes:
         return hashlib.blake2b(f"{seed}/{entry.id}".encode(), digest_size=8).digest()
 
     by_class: dict[int | None, list[str]] = {}
-    for entry in sorted(entries, key=place):
+    for entry in sorted(entries, key=draw):
         by_class.setdefault(entry.label, []).append(entry.id)
     if each:
         return {scene_id for ids in by_class.values() for scene_id in ids[:count]}

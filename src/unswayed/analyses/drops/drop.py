@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import polars as pl
@@ -41,6 +41,14 @@ from .outcomes import POINTS, TOO_FEW_TO_RANK, each_outcomes, finish, lattice_of
 from .sweeps import TOO_MUCH, find_sweeps
 
 NO_EFFECT = "no effect shown"
+
+
+class DropSettings(Resampling, total=False):
+    """Keywords of `dropped_accuracy`: which rows its table has, and how its intervals are made."""
+
+    models: Sequence[str] | None
+    edits: Sequence[str] | None
+    interval: str
 
 
 def dropped_accuracy(
@@ -264,7 +272,12 @@ def framing_cost(answers: pl.DataFrame, settings: IntervalSettings) -> pl.DataFr
 
 
 def with_conditions(
-    frame: pl.DataFrame, predictions: Predictions, condition: Condition | None = None, *, facts: Facts, **settings: Any
+    frame: pl.DataFrame,
+    predictions: Predictions,
+    condition: Condition | None = None,
+    *,
+    facts: Facts,
+    **settings: Unpack[DropSettings],
 ) -> pl.DataFrame:
     """The table of drops with human_accuracy in [0, 1] and human_n, the rated pictures, where people reviewed them; and
     with valid_n, valid_accuracy, valid_drop, valid_low, valid_high, those on valid pictures, where the benchmark has

@@ -31,6 +31,7 @@ from unswayed.evaluation.predictions import (
     overlap_of_models,
     read_cards,
 )
+from unswayed.files.whole import Json
 
 from .. import Row
 from ..settings import GateSettings
@@ -70,7 +71,7 @@ class GateResult:
         doubts = [f"n = {n}: {weight_of_one(n)}, so a pass says little" for n in few]
         return (*map(str, self.overlaps), *self.doubts, *doubts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the verdict, the common part and the checks for a JSON file."""
         common = [overlap.to_json() for overlap in self.overlaps]
         return {"verdict": self.verdict, "common": common, "checks": self.checks.to_dicts()}

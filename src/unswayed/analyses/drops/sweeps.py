@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import polars as pl
@@ -123,7 +123,7 @@ def single_levels(edits: list[str], facts: Facts) -> dict[str, tuple[str, float]
 
     The attribute keeps the rest of the name (`lighting-object`), so that different edits do not share a curve.
     """
-    known: Mapping[str, Any] = {}
+    known: Mapping[str, tuple[str | None, str | float | None]] = {}
     if facts.manifest is not None and {"attribute", "level"} <= set(facts.manifest.columns):
         rows = facts.manifest.unique("edit").select("edit", "attribute", "level")
         known = {edit: (attribute, level) for edit, attribute, level in rows.iter_rows()}

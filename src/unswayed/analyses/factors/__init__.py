@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -18,6 +17,7 @@ from unswayed.errors import UserError, check_known, unknown
 from unswayed.sources.imagenet_x import FACTORS, WHICH, Annotations, load_annotations, published_types
 
 from ..settings import FactorSettings
+from ..statistics.paired import Resampling
 from . import model_types, prevalence
 from .answers import Answers, choose_sets, coverage, human_answers, read_answers, read_results, result_files
 from .error_ratios import adjusted_error_ratios, factor_calibration, factor_errors
@@ -82,9 +82,9 @@ class Study(FactorSettings):
         return pl.concat([measure(self.annotations, answers, *arguments, **options) for answers in self.answers()])
 
     @property
-    def intervals(self) -> dict[str, Any]:
+    def intervals(self) -> Resampling:
         """The settings of the bootstrap."""
-        return {"resamples": self.resamples, "level": self.level, "seed": self.seed}
+        return Resampling(resamples=self.resamples, level=self.level, seed=self.seed)
 
 
 def errors(study: Study) -> pl.DataFrame:
