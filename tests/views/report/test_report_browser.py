@@ -17,6 +17,7 @@ AXE = Path(__file__).parents[3] / ".venv" / "axe" / "node_modules" / "axe-core" 
 CLASSES = ["<script>window.hacked=1</script>", '"><img src=x onerror=window.hacked=2>', "a & b"]
 MODELS = ["<script>window.hacked=3</script>", "second", "third"]
 SMALL = "object size 5 %"
+UNBROKEN = SMALL.replace(" %", "\N{NO-BREAK SPACE}%")
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt install chromium")
 
@@ -114,7 +115,7 @@ def test_a_cell_of_the_matrix_filters_table_gallery_and_figure(visit: Visit) -> 
     assert kept.count() > 0
     assert {kept.nth(i).get_attribute("data-edit") for i in range(kept.count())} == {"size-0.05"}
     assert len({kept.nth(i).get_attribute("data-place") for i in range(kept.count())}) == 1
-    assert page.locator("#chosen").inner_text().startswith(f"second, {SMALL}: ")
+    assert page.locator("#chosen").inner_text().startswith(f"second, {UNBROKEN}: ")
     assert page.locator("#explorer-choice select[name=model]").input_value() == "second"
     cell.click()
     assert page.locator("[data-place].out").count() == 0
@@ -140,8 +141,10 @@ def test_a_pressed_cell_shows_its_flips_in_place_and_they_open(visit: Visit) -> 
     page.locator(".matrix td button[data-model=second][data-edit='size-0.05']").click()
     matrix, shown = page.locator(".matrix").first.bounding_box(), cards.first.bounding_box()
     assert 0 < shown["y"] - (matrix["y"] + matrix["height"]) < 200, "below the matrix, not elsewhere"
+    pressed = page.locator(".matrix td [aria-pressed=true]").bounding_box()
+    assert pressed["y"] >= 0 and shown["y"] + shown["height"] <= page.viewport_size["height"], "both are in sight"
     cards.first.click()
-    assert page.locator("dialog[open] h3").inner_text().endswith(f", {SMALL}")
+    assert page.locator("dialog[open] h3").inner_text().endswith(f", {UNBROKEN}")
     assert page.locator("#explorer-choice select[name=model]").input_value() == "second"
     page.keyboard.press("Escape")
     page.locator(".in-place button:focus").wait_for()
@@ -232,7 +235,7 @@ def test_a_link_leads_to_a_flip_and_to_a_photograph(visit: Visit, report: Path) 
     page.locator("[data-close]").click()
     page.evaluate("location.hash = 'photograph=' + encodeURIComponent('second/size-0.05/scene00003')")
     page.wait_for_selector("dialog[open]")
-    assert page.locator("dialog h3").inner_text() == f"scene00003, {SMALL}"
+    assert page.locator("dialog h3").inner_text() == f"scene00003, {UNBROKEN}"
 
 
 def test_a_point_of_the_scatter_opens_the_photograph_with_all_models(visit: Visit) -> None:
@@ -240,14 +243,14 @@ def test_a_point_of_the_scatter_opens_the_photograph_with_all_models(visit: Visi
     page.locator("#explorer-choice select[name=model]").select_option("second")
     page.locator("#explorer-choice select[name=edit]").select_option("size-0.05")
     assert page.locator("#scatter circle").count() == 24
-    assert f"24 photographs, second, {SMALL}" in str(page.locator("#scatter").get_attribute("aria-label"))
+    assert f"24 photographs, second, {UNBROKEN}" in str(page.locator("#scatter").get_attribute("aria-label"))
     legend = page.locator("#scatter-legend li").all_inner_texts()
     assert sum(int(one.rpartition(": ")[2]) for one in legend) == 24
     page.locator("#scatter circle").last.click()
     dialog = page.locator("dialog[open]")
     assert dialog.locator(".answers tbody tr").count() == len(MODELS)
     heads = dialog.locator(".answers thead th").all_inner_texts()
-    assert [head.strip() for head in heads] == ["original", "control: object put back", SMALL]
+    assert [head.strip() for head in heads] == ["original", "control: object put back", UNBROKEN]
     assert dialog.locator(".answers thead .crop").count() == 3
     lefts = [[round(box["x"]) for box in (it.bounding_box() for it in dialog.locator(which).all())]
              for which in (".answers thead .crop", ".answers tbody tr:first-child td .right, "
@@ -286,6 +289,8 @@ def test_on_a_phone_a_touch_filters_opens_and_explores(phone: Visit) -> None:
     page.touchscreen.tap(box["x"] + 9, box["y"] + 9)
     assert page.locator("dialog[open] .answers").count() == 1
     assert page.evaluate("document.querySelector('dialog').scrollWidth") <= 390
+    hidden = "part => part.scrollWidth - part.clientWidth"
+    assert page.locator("dialog[open] .scroll").evaluate(hidden) <= 0, "the answers to all pictures are in sight"
 
 
 @pytest.mark.parametrize("width", [1280, 768, 390])

@@ -41,6 +41,15 @@ def axis_label(attribute: str) -> str:
     return f"{edit.axis_label} ({rest})" if rest else edit.axis_label
 
 
+def level_words(attribute: str, level: float) -> str:
+    """Return a level of an attribute's axis; a share in percent.
+
+    >>> level_words("size", 0.0771), level_words("lighting-object", -1.5)
+    ('7.71\\xa0%', '-1.5')
+    """
+    return f"{100 * level:.3g}\u00a0%" if "share" in axis_label(attribute) else f"{level:.3g}"
+
+
 def drop_figure(
     drops: pl.DataFrame,
     groups: Sequence[Sequence[str]],
@@ -183,7 +192,9 @@ def curve_figure(
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
         ticks = _apart(levels, 0.09 if narrow else 0.045)
-        axes.set_xticks(ticks, [f"{level:.3g}" for level in ticks])
+        axes.set_xticks(ticks, [level_words(attribute, level) for level in ticks])
+    else:
+        axes.xaxis.set_major_formatter(lambda level, _: level_words(attribute, round(level, 6)))
     axes.set_xlabel(axis_label(attribute))
     axes.set_ylabel(f"accuracy, % ({_size(part.iter_rows(named=True))})")
     _plain(axes, "both")

@@ -3,8 +3,8 @@
 const one = (selector, root = document) => root.querySelector(selector);
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 const data = JSON.parse(one("#data").textContent);
-const word = (edit) => data.words[edit] || edit;
-const percent = (thousandths) => `${Math.round(thousandths / 10)} %`;
+const word = (edit) => (data.words[edit] || edit).replace(/ %/g, "\u00a0%");
+const percent = (thousandths) => `${Math.round(thousandths / 10)}\u00a0%`;
 
 function make(name, attributes = {}, ...inside) {
   const element = document.createElement(name);
@@ -119,6 +119,9 @@ for (const button of all(".matrix button")) {
     const again = choice.model === model && choice.edit === edit;
     if (again) choose("", "");
     else choose(model, edit === "average" ? "" : edit);
+    /* The flips below the matrix come into sight, as far as the pressed cell stays in sight. */
+    const below = one("#chosen").getBoundingClientRect().bottom + 8 - innerHeight;
+    scrollBy(0, Math.max(0, Math.min(below, button.getBoundingClientRect().top - 60)));
   });
 }
 

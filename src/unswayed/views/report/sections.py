@@ -11,7 +11,7 @@ from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.tables import Cell, Column, Row, Table
 from unswayed.views.text import interval, joined, listed, percent, plural, points, tag
 
-from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure
+from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure, level_words
 from .findings import LEAST_OF_GROUP, Findings
 from .pictures import THUMBNAIL, Album, data_address
 from .section import MOST, Section, figure_block, filtered, interval_column, matrix_cell, paragraphs, render
@@ -181,13 +181,13 @@ def curves_section(findings: Findings) -> Section | None:
             "The level at which accuracy is midway between floor and ceiling of its fitted curve; a dash: it is "
             "outside the levels of the sweep, or accuracy is flat, or the ceiling was not reached."
         )
-        columns = [Column("model"), attribute_column, Column("n"), Column("halfway level", "halfway", ".3g"), between]
+        columns = [Column("model"), attribute_column, Column("n"), _level("halfway level", "halfway"), between]
         blocks.append(Table(fits, columns, caption).html("fits-table"))
     else:
         blocks.append(paragraphs("Too few levels for a fitted curve (five are needed)."))
     met = thresholds.filter(pl.col("threshold").is_not_null())
     caption = "The hardest level of each attribute at which the target is still met, by isotonic regression."
-    columns = [Column("model"), attribute_column, Column("target"), Column("met down to", "threshold", ".3g"), between]
+    columns = [Column("model"), attribute_column, Column("target"), _level("met down to", "threshold"), between]
     blocks += [Table(met, columns, caption).html("thresholds-table")] if met.height else []
     others = thresholds.filter(pl.col("threshold").is_null()).group_by(
         "target", "attribute", "met", maintain_order=True
@@ -204,8 +204,16 @@ def curves_section(findings: Findings) -> Section | None:
     return Section("curves", "Curves", joined(blocks), figures, tables)
 
 
+def _level(heading: str, name: str) -> Column:
+    def cell(row: Row) -> Cell:
+        level = row[name]
+        return Cell(None if level is None else level_words(row["attribute"], level), sort=level)
+
+    return Column(heading, cell, number=True)
+
+
 def _between(row: Row) -> str:
-    low, high = (None if row[end] is None else f"{row[end]:.3g}" for end in ("low", "high"))
+    low, high = (None if row[end] is None else level_words(row["attribute"], row[end]) for end in ("low", "high"))
     return "–" if low is None and high is None else f"{low or 'below'} to {high or 'above'}"
 
 
@@ -275,7 +283,7 @@ def answers_section(findings: Findings) -> Section | None:
         Column("calibration error, %", 100 * pl.col("calibration_error"), 1),
     ]
     shares = counts.with_columns(**{f"{kind}_share": count / _ALL for kind, count in _SHARES.items()})
-    names = pl.col("label", "predicted").map_elements(findings.class_name, return_dtype=pl.String)
+    names = pl.col("label", "predicted").map_elements(findings.facts.class_name, return_dtype=pl.String)
     mistakes = findings.flips.answers.with_columns(names).rename({"label": "class", "predicted": "answer"})
     frequent = (
         f"The {min(_PAIRS, mistakes.height)} most frequent of {mistakes.height:,} pairs, over all models and edits."

@@ -182,7 +182,7 @@ def first_screen(findings: Findings, album: Album) -> Markup:
     """Return the verdict, the plot, the worst flip and the matrix; empty if the predictions contain no edits."""
     if not findings.averages:
         return Markup("")
-    hurts, sure = hurts_most(findings)
+    hurts, sure = (Answer(unbroken(it.answer), unbroken(it.reason)) for it in hurts_most(findings))
     groups = {AVERAGE: [AVERAGE], **findings.attributes()}
     return render(
         "sections.html",
@@ -265,8 +265,8 @@ def _worst_flip(findings: Findings, album: Album) -> dict[str, str] | None:
         "edit": findings.words[flip.edit],
         "photograph": data_address(pictures[before]),
         "edited": data_address(pictures[after]),
-        "before": unbroken(f"{findings.class_name(flip.before)} {percent(flip.before_probability, 0)}"),
-        "after": unbroken(f"{findings.class_name(flip.after)} {percent(flip.after_probability, 0)}"),
+        "before": unbroken(f"{findings.facts.class_name(flip.before)} {percent(flip.before_probability, 0)}"),
+        "after": unbroken(f"{findings.facts.class_name(flip.after)} {percent(flip.after_probability, 0)}"),
     }
 
 
