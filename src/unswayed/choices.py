@@ -45,7 +45,7 @@ class Option:
     values: Iterable[str] | Callable[[], Iterable[str]] = ()
     least: float | None = None
     most: float | None = None
-    read: Callable[[Any], Any] | None = None
+    read: Callable[..., object] | None = None
 
     def all_values(self) -> list[str]:
         return list(self.values() if callable(self.values) else self.values)
@@ -64,10 +64,13 @@ def option(
     help: str | Callable[[], str] | Option,
     metavar: str | None = None,
     flags: tuple[str, ...] = (),
-    **others: Any,
+    values: Iterable[str] | Callable[[], Iterable[str]] = (),
+    least: float | None = None,
+    most: float | None = None,
+    read: Callable[..., object] | None = None,
 ) -> T:
     """Return the field of a settings class with this default; help: or a whole `Option` that several classes share."""
-    declared = help if isinstance(help, Option) else Option(help, metavar, flags=flags, **others)
+    declared = help if isinstance(help, Option) else Option(help, metavar, flags, values, least, most, read)
     setting: T = field(default=default, metadata={"option": declared})
     return setting
 
@@ -167,7 +170,7 @@ class takes(Generic[Fields, Settings]):
     def __call__(
         self, function: Callable[Concatenate[A, Settings, Others], Result]
     ) -> TakesOne[A, Settings, Fields, Others, Result]: ...
-    def __call__(self, function: Callable[..., Any]) -> Any:
+    def __call__(self, function: Callable[..., object]) -> object:
         own = inspect.signature(function).parameters
         position = list(own).index("settings")
         names = [field.name for field in fields(self.settings) if field.init]  # type: ignore[arg-type]

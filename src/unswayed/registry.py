@@ -72,7 +72,7 @@ class Registry(Generic[T]):
         parts: Mapping[str, Part],
         *,
         group: str | None = None,
-        check: Callable[[str, Any], str | None] | None = None,
+        check: Callable[[str, object], str | None] | None = None,
         run: str | None = None,
     ):
         """kind: the singular noun of messages. group: of the entry points, `unswayed.<kind>s` if None. check: returns

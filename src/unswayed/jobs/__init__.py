@@ -263,8 +263,8 @@ def _run_here(worker: object, tasks: Iterable[Task], process: Here) -> Iterator[
 
     def one_by_one() -> Iterator[Outcome[Task, object]]:
         for task in tasks:
-            answer = attempt(worker, task, keywords)
-            yield Outcome(task, **(attempt(worker, task, keywords) if "failure" in answer else answer))
+            result, failure = attempt(worker, task, keywords)
+            yield Outcome(task, *((result, None) if failure is None else attempt(worker, task, keywords)))
 
     process.tell()
     for outcome in worker.stream(iter(tasks), **keywords) if hasattr(worker, "stream") else one_by_one():

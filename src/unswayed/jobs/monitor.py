@@ -19,7 +19,7 @@ from typing import Any
 from unswayed.errors import CannotWrite, UserError
 from unswayed.files.records import read_object
 from unswayed.files.storage import refresh
-from unswayed.files.whole import make_folder, remove_file, write_json
+from unswayed.files.whole import Json, make_folder, remove_file, write_json
 
 from .scheduling import WorkerState
 
@@ -168,7 +168,7 @@ class Heartbeat:
 
     alive: bool
     seconds_ago: float
-    content: dict[str, Any]
+    content: Json
 
 
 def heartbeats(folder: Path, patience: float | None = None) -> list[Heartbeat]:
@@ -193,7 +193,7 @@ def heartbeats(folder: Path, patience: float | None = None) -> list[Heartbeat]:
     return last
 
 
-def _beats(folder: Path) -> dict[Path, dict[str, Any]]:
+def _beats(folder: Path) -> dict[Path, Json]:
     refresh(folder)
     beats = {}
     for path in sorted(folder.glob(_NAME.format("*", "*"))):
@@ -206,7 +206,7 @@ def _machine() -> str:
     return re.sub(r"[^\w.-]+", "-", platform.node()) or "machine"
 
 
-def _is_dead(beat: dict[str, Any]) -> bool:
+def _is_dead(beat: Json) -> bool:
     """Whether the process is known to have ended: it was on this machine, or its last heartbeat is old."""
     if beat.get("machine") == _machine() and os.name == "posix":  # on Windows this would send Ctrl-C
         try:

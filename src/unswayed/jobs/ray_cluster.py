@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from unswayed.errors import UserError, first_line
@@ -124,7 +125,7 @@ class _Actor:
         return self.outbox.get()
 
 
-def _connected(address: str | None) -> Any:
+def _connected(address: str | None) -> ModuleType:
     """The module `ray`, connected to a cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
     import ray

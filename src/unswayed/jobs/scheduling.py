@@ -73,7 +73,7 @@ class Message:
 
     wants: bool = False
     number: int | None = None
-    result: Any = None
+    result: object = None
     failure: str | None = None
     counted: int = 0
     error: Exception | None = None
@@ -88,7 +88,7 @@ class Crew(Protocol):
 
     places: Sequence[str | None]
 
-    def start(self, place: str | None) -> Any: ...
+    def start(self, place: str | None) -> object: ...
 
     def send(self, worker: object, envelope: tuple[int, object] | None) -> None:
         """Give a worker the numbered task that it wants, or None: there are no more."""
@@ -103,7 +103,7 @@ class Crew(Protocol):
 @dataclass
 class _Job:
     number: int
-    task: Any
+    task: object
     tries: int = 0
     losses: int = 0
 
@@ -117,7 +117,7 @@ class _Place:
 
     name: str
     device: str | None
-    worker: Any = None
+    worker: object = None
     asked: bool = False
     group: deque[_Job] | None = None
     begun: dict[int, _Job] = field(default_factory=dict)
@@ -337,16 +337,16 @@ def _work(worker: object, keywords: dict[str, str], receive: Receive, tell: Send
     if hasattr(worker, "counted"):
         worker.counted = count
     for number, task in envelopes():
-        done = attempt(worker, task, keywords)
-        tell(Message(number=number, counted=unsent, **done))
+        result, failure = attempt(worker, task, keywords)
+        tell(Message(number=number, counted=unsent, result=result, failure=failure))
         unsent, sent = 0, time.monotonic()
 
 
-def attempt(worker: Any, task: Any, keywords: dict[str, str]) -> dict[str, Any]:
-    """{"result": …}, or {"failure": the reason} after an exception other than a user's mistake."""
+def attempt(worker: Any, task: object, keywords: dict[str, str]) -> tuple[object, str | None]:
+    """The result, and the reason why there is none after an exception other than a user's mistake."""
     try:
-        return {"result": worker(task, **keywords)}
+        return worker(task, **keywords), None
     except UserError:
         raise
     except Exception as error:
-        return {"failure": reason_of(error)}
+        return None, reason_of(error)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars
 
     from unswayed.evaluation.facts import Facts
+    from unswayed.views.tables import Row
 
 VARIABLE = "UNSWAYED_PREDICTIONS"
 
@@ -57,7 +58,7 @@ def unswayed_results(request: pytest.FixtureRequest) -> Results:
 class Results:
     """The results of a folder of predictions."""
 
-    def __init__(self, predictions: str | Path, undecided: Callable[[str], Any]) -> None:
+    def __init__(self, predictions: str | Path, undecided: Callable[[str], object]) -> None:
         self.predictions, self._undecided = Path(predictions), undecided
 
     def __repr__(self) -> str:
@@ -119,9 +120,9 @@ class Measurement:
     """
 
     title: str
-    judge: Callable[..., dict[str, Any]]
+    judge: Callable[..., Row]
     flips: Callable[[], str]
-    undecided: Callable[[str], Any]
+    undecided: Callable[[str], object]
 
     def __repr__(self) -> str:
         row = self.judge(limit=100.0, must="at least")
@@ -147,7 +148,7 @@ class Measurement:
     def __ge__(self, limit: float) -> bool:
         return self._holds(limit, "at least", ">=", lambda row: True)
 
-    def _holds(self, limit: float, must: str, sign: str, strictly: Callable[[dict[str, Any]], bool]) -> bool:
+    def _holds(self, limit: float, must: str, sign: str, strictly: Callable[[Row], bool]) -> bool:
         row = self.judge(limit=limit, must=must)
         if row["verdict"] == "not measured":
             pytest.fail(f"{self.title} {sign} {limit:g} is {row['reason']}")

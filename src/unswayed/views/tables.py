@@ -30,7 +30,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from markupsafe import Markup
@@ -40,6 +40,9 @@ from unswayed.errors import CONTROLS, UserError, check_known
 from unswayed.files.text_tables import csv_text
 
 from .text import DASH, interval, number, probability, safe, tag
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 WIDTH = 80  # columns of a terminal, where it does not say how many it has
 LONGEST = 30  # characters of a word that is never divided; longer ones are paths
@@ -392,7 +395,7 @@ def _plain(value: object) -> object:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple, pl.Series)) else value
 
 
-def _printed(renderable: Any, color: bool = False) -> str:
+def _printed(renderable: RenderableType, color: bool = False) -> str:
     """Return what rich prints, as wide as its content: shortened names could not be copied."""
     from rich.console import Console
 

@@ -195,13 +195,18 @@ def metrics_of(table: pl.DataFrame) -> dict[str, float]:
     """Return one model's rows of the table of drops as metrics: accuracies in percent, drops in points."""
     metrics: dict[str, float] = {}
     for row in table.iter_rows(named=True):
-        edit = re.sub(r"[^\w.:/ -]", "_", row["edit"])
+        edit = _key(row["edit"])
         values = {"n": row["n"], "drop": row["drop"], "drop_low": row["low"], "drop_high": row["high"]}
         values |= {"net_drop": row["net_drop"], "net_drop_low": row["net_low"], "net_drop_high": row["net_high"]}
         for name in ("accuracy", "accuracy_low", "accuracy_high"):
             values[name] = None if row[name] is None else 100 * row[name]
         metrics |= {f"{name}/{edit}": float(value) for name, value in values.items() if value is not None}
     return metrics
+
+
+def _key(name: str) -> str:
+    """Return a name with the characters that MLflow takes for parameters and metrics."""
+    return re.sub(r"[^\w.:/ -]", "_", name)
 
 
 def parameters_of(card: Mapping[str, object], prefix: str = "") -> dict[str, str]:
@@ -263,7 +268,7 @@ def _flips(folder: Path, facts: Facts, models: Sequence[str]) -> dict[str, list[
     return flips
 
 
-def _fingerprint(card: Mapping[str, Any]) -> str | None:
+def _fingerprint(card: Mapping[str, object]) -> object:
     """Return what decides the predictions: another one means another run."""
     return card.get("fingerprint")
 
@@ -295,7 +300,7 @@ class _MlflowRun:
     def parameters(self, values: Mapping[str, str]) -> None:
         from mlflow.entities import Param
 
-        self._log("params", [Param(_mlflow_key(key), value) for key, value in values.items()])
+        self._log("params", [Param(_key(key), value) for key, value in values.items()])
 
     def metrics(self, values: Mapping[str, float]) -> None:
         from mlflow.entities import Metric
@@ -303,14 +308,14 @@ class _MlflowRun:
         now = int(time.time() * 1000)
         self._log("metrics", [Metric(name, value, now, 0) for name, value in values.items()])
 
-    def _log(self, kind: str, entries: list[Any]) -> None:
+    def _log(self, kind: str, entries: Sequence[object]) -> None:
         for start in range(0, len(entries), _AT_ONCE):
             self.client.log_batch(self.run_id, **{kind: entries[start : start + _AT_ONCE]})
 
     def flips(self, flips: Sequence[FlipPicture]) -> None:
         import mlflow
 
-        columns: dict[str, list[Any]] = {}
+        columns: dict[str, list[object]] = {}
         for flip in flips:
             for name, value in vars(flip).items():
                 shown = mlflow.Image(value) if isinstance(value, np.ndarray) else value
@@ -322,11 +327,6 @@ class _MlflowRun:
 
     def close(self) -> None:
         self.client.set_terminated(self.run_id)
-
-
-def _mlflow_key(name: str) -> str:
-    """Return a parameter's name with the characters that MLflow takes."""
-    return "".join(character if character.isalnum() or character in "_-. :/" else "_" for character in name)
 
 
 def open_wandb(name: str, run_id: str | None) -> Tracker:
@@ -358,10 +358,9 @@ class _WandbRun:
     def flips(self, flips: Sequence[FlipPicture]) -> None:
         import wandb
 
-        names = list(vars(flips[0]))
-        table = wandb.Table(columns=[*names])
+        table = wandb.Table(columns=list(vars(flips[0])))
         for flip in flips:
-            values = (getattr(flip, name) for name in names)
+            values = vars(flip).values()
             table.add_data(*(wandb.Image(value) if isinstance(value, np.ndarray) else value for value in values))
         self.run.log({"flips": table})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -163,7 +162,7 @@ def photograph_panel(
         return (*begun, *(("", *editor.cleared()) if fresh else (gr.skip(),) * (1 + len(editor.flat))))
 
     opened = [editor.photograph, problem, marker, label, tools]
-    openings: list[tuple[Any, Callable[..., Photograph], list[Component], str]] = [
+    openings: list[tuple[Component, Callable[..., Photograph], list[Component], str]] = [
         (sample.input, lambda _, name: open_sample(name), [sample], "open_sample"),
         (automatic.click, lambda photograph: found_by(photograph, segmenter), [], "find_object"),
         (mask.upload, uploaded_mask, [mask], "upload_mask"),
@@ -173,7 +172,7 @@ def photograph_panel(
     for event, action, inputs, name in openings:
         editor.follow(event(_opening(action), [editor.photograph, *inputs], opened, api_name=name, **HEAVY))
     every = [*opened, sample, *editor.flat]
-    uploaded: dict[str, Any] = {"api_name": "open_photograph", **HEAVY}
+    uploaded = {"api_name": "open_photograph", **HEAVY}
     editor.follow(upload.upload(opened_upload, [editor.photograph, upload], every, **uploaded))
     for button, preset in presets:
         begin = functools.partial(_open_preset, editor, preset)
@@ -213,7 +212,7 @@ def _begun(photograph: Photograph) -> Begun:
 def _opening(action: Callable[..., Photograph]) -> Callable[..., Begun]:
     """Return the action as an event: the new photograph, or the previous one and what was wrong."""
 
-    def event(photograph: Photograph, *given: Any) -> Begun:
+    def event(photograph: Photograph, *given: object) -> Begun:
         try:
             return _begun(action(photograph, *given))
         except UserError as error:
@@ -225,7 +224,7 @@ def _opening(action: Callable[..., Photograph]) -> Callable[..., Begun]:
 ALL = "all"
 
 
-def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
+def browse_tab(tab: Component, studio: Studio, results: Results) -> None:
     """Fill the tab with flips under three filters, and one flip enlarged with its heat maps."""
     gr.HTML(figures.message(results.note))
     with gr.Row():
@@ -259,14 +258,14 @@ def browse_tab(tab: Any, studio: Studio, results: Results) -> None:
         flip = flips.shown[place]
         return figures.flip_markup(results, flip, *results.warm_pair(studio, flip))
 
-    limits: dict[str, Any] = {"concurrency_limit": 2}
     # The pictures of the list are only made for visitors who look at them.
-    tab.select(listed, filters, [listing, large], api_visibility="private", **limits)
-    gr.on([component.input for component in filters], listed, filters, [listing, large], api_name="flips", **limits)
-    listing.select(opened, filters, large, api_visibility="private", **limits)
+    shown = [listing, large]
+    tab.select(listed, filters, shown, api_visibility="private", concurrency_limit=2)
+    gr.on([component.input for component in filters], listed, filters, shown, api_name="flips", concurrency_limit=2)
+    listing.select(opened, filters, large, api_visibility="private", concurrency_limit=2)
 
 
-def compare_tab(tab: Any, results: Results) -> None:
+def compare_tab(tab: Component, results: Results) -> None:
     """Fill the tab that compares two models on the same photographs."""
     gr.HTML(figures.message(results.note))
     if len(results.models) < 2:
@@ -276,8 +275,8 @@ def compare_tab(tab: Any, results: Results) -> None:
         first = gr.Dropdown(results.models, value=results.models[0], label="first model", elem_id="first")
         second = gr.Dropdown(results.models, value=results.models[-1], label="second model", elem_id="second")
     problem = gr.HTML(figures.message(""))
-    drawn: dict[str, Any] = {"html_template": "<div class='comparison'></div>", "js_on_load": script("compare.js")}
-    chart = gr.HTML("null", elem_id="comparison", **drawn)
+    drawn = "<div class='comparison'></div>"
+    chart = gr.HTML("null", elem_id="comparison", html_template=drawn, js_on_load=script("compare.js"))
 
     def compared(first: str, second: str) -> tuple[str, str]:
         try:

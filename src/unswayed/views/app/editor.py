@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import gradio as gr
 
@@ -33,7 +33,7 @@ from .controls import (
 )
 from .photographs import Photograph, open_sample
 from .stage import Comparison, Said, Shown, preview, render, stage, write_files
-from .studio import Canceled, FoundObjects, Report, Step, Studio
+from .studio import Answer, Canceled, FoundObjects, Report, Seen, Step, Studio
 
 # gradio gives its components no type that has their events.
 Component: TypeAlias = Any
@@ -53,6 +53,10 @@ def script(name: str) -> str:
 def data(value: object) -> str:
     """Return JSON for a script of the page, in which no name can look like markup."""
     return json.dumps(value).replace("<", "\\u003c")
+
+
+# The inputs of an event as the page sends them: models, photograph, file of a background, seed, values of the controls.
+Given: TypeAlias = tuple[Sequence[str], Photograph, str | None, float | None, *tuple[Value, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,28 +89,28 @@ class Editor:
         self.studio, self.groups = studio, groups()
         self.begin = next((preset for preset in PRESETS if studio.knows(open_sample(preset.sample))), PRESETS[0])
         first, models = open_sample(self.begin.sample), list(studio.models)
-        unplaced: dict[str, Any] = {"render": False}
         ends, values = largest_values(first), iter(preset_flat(self.groups, self.begin))
         self.parts = [_components(group, values, ends) for group in self.groups]
         self.flat: list[Component] = [component for part in self.parts for component in part]
         name, parameter = next((group.edit, group.file) for group in self.groups if group.file is not None)
-        self.picture: Component = gr.File(label=f"the file of '{parameter}'", height=150, elem_id=name, **unplaced)
-        self.seed: Component = gr.Number(0, label="random seed", precision=0, minimum=0, maximum=2**31, **unplaced)
+        self.picture: Component = gr.File(label=f"the file of '{parameter}'", height=150, elem_id=name, render=False)
+        self.seed: Component = gr.Number(0, label="random seed", precision=0, minimum=0, maximum=2**31, render=False)
         self.photograph: Component = gr.State(first, time_to_live=STATE_KEPT)
         self.shown: Component = gr.State(None, time_to_live=STATE_KEPT)
         self.models: Component = gr.Dropdown(
-            models, value=models[:1], multiselect=True, label="models", elem_id="models", **unplaced
+            models, value=models[:1], multiselect=True, label="models", elem_id="models", render=False
         )
-        self.answers: Component = gr.HTML(elem_id="answers", **unplaced)
-        self.pictures: Component = gr.HTML(elem_id="pictures", js_on_load=script("stage.js"), **unplaced)
-        self.note: Component = gr.HTML(figures.message(""), elem_id="note", **unplaced)
-        self.compared: Component = gr.HTML(elem_id="compared", **unplaced)
+        self.answers: Component = gr.HTML(elem_id="answers", render=False)
+        self.pictures: Component = gr.HTML(elem_id="pictures", js_on_load=script("stage.js"), render=False)
+        self.note: Component = gr.HTML(figures.message(""), elem_id="note", render=False)
+        self.compared: Component = gr.HTML(elem_id="compared", render=False)
         self.steps: Component = gr.Slider(
-            4, 100, 20, step=1, label="diffusion steps", info="more are better and slower", buttons=[], **unplaced
+            4, 100, 20, step=1, label="diffusion steps", info="more are better and slower", buttons=[], render=False
         )
-        small: dict[str, Any] = {"interactive": False, "size": "sm", "min_width": 80, **unplaced}
         self.downloads: list[Component] = [
-            gr.DownloadButton(f"Download {what}", elem_id=f"download-{what}", **small)
+            gr.DownloadButton(
+                f"Download {what}", interactive=False, elem_id=f"download-{what}", size="sm", min_width=80, render=False
+            )
             for what in ("picture", "mask", "record")
         ]
         self.given = [self.models, self.photograph, self.picture, self.seed, *self.flat]
@@ -124,7 +128,7 @@ class Editor:
         """Return the edits that are switched on."""
         return chain_from(values_from(self.groups, asked.flat), asked.picture)
 
-    def previewed(self, *given: Any) -> tuple[object, ...]:
+    def previewed(self, *given: *Given) -> tuple[object, ...]:
         """Return the paste preview for the inputs `given`, as `results`."""
         return self._preview(EditorInputs.of(*given))
 
@@ -160,7 +164,7 @@ class Editor:
         """Return what is asked with some edits switched on or off, which then start at the object's own values."""
         return replace(asked, flat=flat_from(self.groups, asked.flat, values, own_values(asked.photograph)))
 
-    def begun(self, *given: Any) -> tuple[object, ...]:
+    def begun(self, *given: *Given) -> tuple[object, ...]:
         """Return the controls and the result for another photograph; what is unchanged starts at its object's values.
 
         A logarithmic slider ends where the frame ends.
@@ -175,7 +179,7 @@ class Editor:
         ]
         return *updates, *self._preview(changed)
 
-    def dragged(self, wanted: str, *given: Any) -> tuple[object, ...]:
+    def dragged(self, wanted: str, *given: *Given) -> tuple[object, ...]:
         """Return the controls and the result with the object where a handle was moved to."""
         asked = EditorInputs.of(*given)
         try:
@@ -186,7 +190,7 @@ class Editor:
         updates = (new if new != old else gr.skip() for new, old in zip(changed.flat, asked.flat, strict=True))
         return *updates, *self._preview(changed, serial)
 
-    def reset(self, event: gr.EventData, *given: Any) -> tuple[object, ...]:
+    def reset(self, event: gr.EventData, *given: *Given) -> tuple[object, ...]:
         """Return the seed, the controls and the result without the change of a chip, or without any for `reset all`."""
         asked, name = EditorInputs.of(*given), str(getattr(event, "edit", ""))
         changed = self._changed(asked, {group.edit: None for group in self.groups if name in ("", group.edit)})
@@ -194,17 +198,19 @@ class Editor:
             changed = replace(changed, seed=0)
         return changed.seed, *changed.flat, *self._preview(changed)
 
-    def answered(self, photograph: Photograph, shown: Any, models: Sequence[str]) -> str:
+    def answered(self, photograph: Photograph, shown: tuple[Seen, Seen] | None, models: Sequence[str]) -> str:
         """Return the predictions of the models for both pictures that are shown."""
         if shown is None or not models:
             return figures.message("" if shown is None else "Choose a model to see its predictions.")
         parts = []
         for name in models:
             try:
-                before, after = self.studio.answers(name, shown)
-                if isinstance(before, FoundObjects) or isinstance(after, FoundObjects):
-                    parts.append(figures.found_pair(name, shown, (before, after)))
+                answers = self.studio.answers(name, shown)
+                objects = [answer for answer in answers if isinstance(answer, FoundObjects)]
+                if objects:
+                    parts.append(figures.found_pair(name, shown, objects))
                     continue
+                before, after = (answer for answer in answers if isinstance(answer, Answer))
                 truth = photograph.label if self.studio.model(name).labels == imagenet() else None
                 warm = self.studio.heat(name, [picture.image for picture in shown], [before.best, after.best])
             except UserError as error:
@@ -294,21 +300,25 @@ def _components(group: Group, values: Iterator[object], ends: Mapping[tuple[str,
         elif control.text:
             components.append(gr.Textbox(info=control.explains, max_lines=2, **named))
         elif control.log:
-            slider: dict[str, Any] = {
-                "html_template": script("log_slider.html"),
-                "js_on_load": script("log_slider.js"),
-                **_ends(control, ends),
-            }
-            components.append(gr.HTML(**named, **slider))
+            template, code = script("log_slider.html"), script("log_slider.js")
+            components.append(gr.HTML(html_template=template, js_on_load=code, **named, **_ends(control, ends)))
         else:
-            ticks = {"step": control.on_page(control.step), "info": control.explains, "buttons": []}
-            components.append(gr.Slider(control.on_page(control.low), control.on_page(control.high), **ticks, **named))
+            low, high, step = map(control.on_page, (control.low, control.high, control.step))
+            components.append(gr.Slider(low, high, step=step, info=control.explains, buttons=[], **named))
         if control.word is not None:
             words = f"{control.label.removesuffix(', %')}: {control.word}"
             components.append(gr.Checkbox(bool(next(values)), label=words, render=False))
     return components
 
 
-def _ends(control: Control, ends: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+class SliderEnds(TypedDict):
+    """What the template of a logarithmic slider reads beside its value."""
+
+    low: float
+    high: float
+    explains: str
+
+
+def _ends(control: Control, ends: Mapping[tuple[str, str], float]) -> SliderEnds:
     high = ends.get(control.key, control.high)
     return {"low": control.on_page(control.low), "high": control.on_page(high), "explains": control.explains}

@@ -13,7 +13,6 @@ import json
 import sys
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from starlette.requests import Request
@@ -193,15 +192,16 @@ def _bounded(receive: Receive, kind: str) -> Receive:
         nonlocal text
         text += 0 if is_file else end - start
 
-    boundary = parse_options_header(kind)[1].get(b"boundary", b"")
-    calls: Any = {
-        "on_part_begin": begins,
-        "on_header_field": lambda data, start, end: name.extend(data[start:end]),
-        "on_header_value": lambda data, start, end: value.extend(data[start:end]),
-        "on_header_end": header_ends,
-        "on_part_data": content,
-    }
-    parser = MultipartParser(boundary, calls)
+    parser = MultipartParser(
+        parse_options_header(kind)[1].get(b"boundary", b""),
+        {
+            "on_part_begin": begins,
+            "on_header_field": lambda data, start, end: name.extend(data[start:end]),
+            "on_header_value": lambda data, start, end: value.extend(data[start:end]),
+            "on_header_end": header_ends,
+            "on_part_data": content,
+        },
+    )
 
     async def bounded() -> Message:
         nonlocal size

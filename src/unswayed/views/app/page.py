@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from unswayed.errors import UserError, need
 from unswayed.files.locks import Lock, is_held
@@ -22,6 +22,9 @@ from . import AppSettings
 from .results import MODELS, Results, demo_results
 from .stage import FOLDER
 from .studio import Studio
+
+if TYPE_CHECKING:
+    import gradio
 
 TITLE = "unswayed: change one thing in a photograph and see what a classifier says"
 INTRODUCTION = (
@@ -46,7 +49,7 @@ CONTRAST = {
 }
 
 
-def build_page(studio: Studio, results: Results) -> Any:
+def build_page(studio: Studio, results: Results) -> gradio.Blocks:
     """Return the gradio page, not yet served."""
     import gradio as gr
 

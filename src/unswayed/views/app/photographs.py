@@ -154,7 +154,7 @@ def doubts(scene: Scene) -> tuple[str, ...]:
     return tuple(told)
 
 
-def marked(photograph: Photograph, mark: Mapping[str, Any], segmenter: str) -> Photograph:
+def marked(photograph: Photograph, mark: Mapping[str, object], segmenter: str) -> Photograph:
     """Return the photograph with the mask after the visitor's mark on its picture.
 
     mark: {"box": [x, y, width, height]} in shares of the picture, {"undo": True}, or {"paint": PNG as base64, "add":

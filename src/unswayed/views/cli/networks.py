@@ -8,7 +8,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from unswayed.choices import DEVICE, Option, option
 from unswayed.errors import UserError, need, printable, unknown
 from unswayed.files import downloads
 from unswayed.files.storage import address
+from unswayed.files.whole import Json as JsonObject
 from unswayed.jobs.monitor import EVERY, heartbeats
 from unswayed.rendering.training import Recipe
 
@@ -107,7 +108,7 @@ def _pipeline(name: str, fetched: bool, as_json: Path | None) -> None:
         print(text)
 
 
-def _state(row: dict[str, Any]) -> str:
+def _state(row: JsonObject) -> str:
     """What is known of a file on this computer; it is not read, so that nothing is said about its hash."""
     if row["url"] is None:
         return "comes with the package"
@@ -191,7 +192,7 @@ def status(
         time.sleep(EVERY)
 
 
-def _status(folder: Path) -> dict[str, Any]:
+def _status(folder: Path) -> JsonObject:
     """What is known about the folder, as JSON."""
     beats = heartbeats(folder)
     runs = [{**beat.content, "alive": beat.alive, "seconds_ago": round(beat.seconds_ago, 1)} for beat in beats]
@@ -217,7 +218,7 @@ def _status(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _print(folder: Path, state: dict[str, Any]) -> None:
+def _print(folder: Path, state: JsonObject) -> None:
     if "recipe" in state:
         phase = "running" if state["running"] else "finished" if state["finished"] else "stopped"
         resume = ": run the same build command to resume" if phase == "stopped" else ""

@@ -24,8 +24,15 @@ from unswayed.files.whole import write_json
 def typer_option(option: Option, panel: str | None = None) -> object:
     """An option as typer takes it."""
     complete = option.all_values if option.values else None
-    shown: dict[str, Any] = {"metavar": option.metavar, "help": option.text(), "rich_help_panel": panel}
-    return typer.Option(*option.flags, min=option.least, max=option.most, autocompletion=complete, **shown)
+    return typer.Option(
+        *option.flags,
+        min=option.least,
+        max=option.most,
+        autocompletion=complete,
+        metavar=option.metavar,
+        help=option.text(),
+        rich_help_panel=panel,
+    )
 
 
 def listed(names: Sequence[str]) -> str:
@@ -42,13 +49,13 @@ Json = Annotated[
 Predictions = Annotated[Path, typer.Argument(help="The folder that `unswayed evaluate` wrote.")]
 
 
-def gave_json(place: Path | None, result: object) -> bool:
-    """Print the result as JSON where `place` is `-`, or write it to that file; whether it was printed."""
-    if place is not None and str(place) != "-":
-        write_json(place, result)
-    elif place is not None:
+def gave_json(file: Path | None, result: object) -> bool:
+    """Print the result as JSON where `file` is `-`, or write it to that file; whether it was printed."""
+    if file is not None and str(file) != "-":
+        write_json(file, result)
+    elif file is not None:
         print(json.dumps(result, ensure_ascii=False))
-    return str(place) == "-"
+    return str(file) == "-"
 
 
 def command_of(name: str, function: Callable[..., None], help: str, cls: type[TyperCommand]) -> object:
@@ -71,7 +78,7 @@ def command_of(name: str, function: Callable[..., None], help: str, cls: type[Ty
             declared.append(_own(parameter, hints[parameter.name]))
 
     @functools.wraps(function)
-    def run(**given: Any) -> None:
+    def run(**given: object) -> None:
         passed = {parameter: value for parameter, value in given.items() if parameter in own}
         for parameter, kind in settings.items():
             passed[parameter] = _chosen(kind, given)
@@ -158,10 +165,11 @@ def _readable(declared: object, option: Option) -> object:
     return first | None if type(None) in members or option.read is not None else first
 
 
-def _holds_several(kind: Any) -> bool:
+def _holds_several(kind: object) -> bool:
     if get_origin(kind) is tuple:
         return get_args(kind)[-1] is Ellipsis
-    return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Sequence | Mapping)
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Sequence | Mapping)
 
 
 def _chosen(kind: Any, given: Mapping[str, object]) -> object:

@@ -31,7 +31,7 @@ def analysis_text(
     by: str | None = None,
     level: float = 0.95,
     remarks: Sequence[str] = (),
-    found: str = "",
+    instead: str = "",
     color: bool = False,
     suspicious: Collection[str] = (),
     tasks: Collection[Task] = (),
@@ -39,8 +39,8 @@ def analysis_text(
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
     `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks:
-    sentences that a reader of the numbers must know; below the table in the formats for people. found: what there is
-    instead of a sweep, where the table is empty. suspicious: models whose blocks are marked; tasks: of the models.
+    sentences that a reader of the numbers must know; below the table in the formats for people. instead: what there
+    is instead of a sweep, where the table is empty. suspicious: models whose blocks are marked; tasks: of the models.
     """
     shown = table_facts(table)
     if table == "drops":
@@ -52,7 +52,7 @@ def analysis_text(
     else:
         names = [name for name in shown.columns.split() or frame.columns if name != "side" or _has_text(frame, name)]
         columns = [_column(name, shown, level) for name in names]
-        none = f"{shown.empty}; {found}." if found else f"{shown.empty}."
+        none = f"{shown.empty}; {instead}." if instead else f"{shown.empty}."
         title, notes = shown.title, shown.notes if frame.height else none
     blocks = "model" if any(column.heading == "model" for column in columns) else None
     marks = dict.fromkeys(suspicious, " (suspicious, see the note below)")

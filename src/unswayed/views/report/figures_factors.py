@@ -248,6 +248,8 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
                 chosen = part.filter(pl.col("group").is_null() if group is None else pl.col("group") == group)
             elif group is not None:
                 continue
+            if chosen.is_empty():
+                continue
             gray = group is None and "group" in table.columns
             axes.scatter(
                 chosen["average"], chosen["accuracy"], s=size, linewidths=0, alpha=0.25 if gray else 0.6,
@@ -261,11 +263,7 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
     figure.supylabel("accuracy on images with the factor", fontsize=9)
     if len(groups) > 1:
         handles, labels = panels[0].get_legend_handles_labels()
-        pairs = [(h, name) for h, name in zip(handles, labels, strict=True) if len(h.get_offsets())]
-        figure.legend(
-            [h for h, _ in pairs], [name for _, name in pairs], frameon=False, loc="outside upper center", ncols=4,
-            fontsize=8, markerscale=2,
-        )  # fmt: skip
+        figure.legend(handles, labels, frameon=False, loc="outside upper center", ncols=4, fontsize=8, markerscale=2)
     return figure
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import polars as pl
 
@@ -22,6 +22,7 @@ from unswayed.analyses.drops.drop import (
 )
 from unswayed.analyses.drops.sweeps import find_sweeps
 from unswayed.analyses.flips import FLIP_COLUMNS, find_flips
+from unswayed.analyses.settings import CompareSettings
 from unswayed.analyses.statistics.paired import IntervalSettings
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts, without_doubted
@@ -34,6 +35,14 @@ from .section import series, short_names
 LEAST_OF_GROUP = 5  # photographs; the drop of a smaller superclass would be that of single photographs
 
 
+class Resampling(TypedDict):
+    """What every measure of the report is computed with."""
+
+    facts: Facts
+    resamples: int
+    seed: int
+
+
 class Findings:
     """The results of a folder of predictions: facts of the edits, the benchmark and the models' cards, `answers` (the
     rows), and the tables and orders that the sections show."""
@@ -43,7 +52,7 @@ class Findings:
         if settings.leave_out is not None:
             answers, facts = without_doubted(predictions, facts, FLIP_COLUMNS)
         facts, answers = _renamed(facts, answers, settings.names or {})
-        resampling: dict[str, Any] = {"facts": facts, "resamples": settings.resamples, "seed": settings.seed}
+        resampling: Resampling = {"facts": facts, "resamples": settings.resamples, "seed": settings.seed}
         intervals = IntervalSettings(settings.resamples, seed=settings.seed)
         drops = dropped_accuracy(answers, **resampling)
         drops = with_conditions(with_published(drops, facts.cards) if facts.official else drops, answers, **resampling)
@@ -99,12 +108,6 @@ class Findings:
             groups.setdefault("controls" if self.kinds[edit] == "control" else attribute, []).append(edit)
         return groups
 
-    def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number as text if it has none; a detector may find nothing."""
-        if label == -1:
-            return "nothing"
-        return self.facts.classes[label] if 0 <= label < len(self.facts.classes) else str(label)
-
     def named(self, table: pl.DataFrame) -> pl.DataFrame:
         """Return a table of other results with the models under the names that the report gives them."""
         if "model" not in table.columns:
@@ -154,9 +157,7 @@ def _renamed(facts: Facts, answers: pl.DataFrame, given: Mapping[str, str]) -> t
     return replace(facts, cards=cards, white_box=white_box), answers.with_columns(column)
 
 
-def _rivals(
-    answers: pl.DataFrame, drops: pl.DataFrame, models: Sequence[str], settings: dict[str, Any]
-) -> pl.DataFrame:
+def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, models: Sequence[str], settings: Resampling) -> pl.DataFrame:
     """Return model, gap, low, high, n and p_holm: how much more each model drops on average than the best one.
 
     p_holm: that of `compare`, where an average is a family of its own (`analyses.statistics`).
@@ -168,7 +169,8 @@ def _rivals(
         from unswayed.analyses.drops.compare import compare  # one model needs none of it
 
         measure: Literal["drop", "net"] = "drop" if averages["raw"].any() else "net"
-        table = compare(answers, order[0], model, measure=measure, **settings).filter(edit=AVERAGE)
+        asked = CompareSettings(measure=measure, resamples=settings["resamples"], seed=settings["seed"])
+        table = compare(answers, order[0], model, asked, facts=settings["facts"]).filter(edit=AVERAGE)
         names = ("net_difference", "net_low", "net_high") if measure == "net" else ("drop_difference", "low", "high")
         for row in table.drop_nulls(names[0]).iter_rows(named=True):
             gap, low, high = (-row[names[index]] for index in (0, 2, 1))

@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +14,7 @@ from markupsafe import Markup
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
+from unswayed.files.whole import Json
 from unswayed.tasks import TaskWords, words_of
 from unswayed.views.text import joined, percent, plural, tag
 
@@ -134,12 +134,12 @@ def _card(
     store: Mapping[str, str],
     pictures: Mapping[str, np.ndarray],
     heat: Sequence[np.ndarray],
-) -> dict[str, Any]:
+) -> Json:
     """Return what the card of a flip and its dialog show; store: the names of the stored pictures."""
     words = words_of(findings.tasks[flip.model])
-    truth, before, answer = (findings.class_name(label) for label in (flip.label, flip.before, flip.after))
+    truth, before, answer = (findings.facts.class_name(label) for label in (flip.label, flip.before, flip.after))
     still, meaning = flip.after_true_probability, findings.meanings.get(flip.edit, "")
-    named = None if flip.control_answer is None else findings.class_name(flip.control_answer)
+    named = None if flip.control_answer is None else findings.facts.class_name(flip.control_answer)
     control = _answer(named, flip.control_probability, flip.control_correct, words) if named is not None else None
     edited = _key(findings, flip, flip.sample_id)
     facts = [
@@ -228,11 +228,13 @@ def models_section(
             pictures += heat.get(flip, [plain[sample] for sample in samples])
             for label, share in ((flip.before, flip.before_probability), (flip.after, flip.after_probability)):
                 mark = "right" if label == flip.label else "wrong"
-                texts.append(f"{short(findings.class_name(label))}, {percent(share)}\n{mark}")
+                texts.append(f"{short(findings.facts.class_name(label))}, {percent(share)}\n{mark}")
         rows.append((pictures, texts))
     if not rows:
         return None
-    shown = "; ".join(f"{findings.class_name(views[0].label)}, {findings.words[views[0].edit]}" for views in together)
+    shown = "; ".join(
+        f"{findings.facts.class_name(views[0].label)}, {findings.words[views[0].edit]}" for views in together
+    )
     figure = picture_sheet(rows, [short(view.model) for view in together[0]])
     caption = f"Before and after: {shown}. The same pictures for every model, those on which they disagree most."
     drawn = np.asarray(Image.open(io.BytesIO(figure_bytes(figure, "png"))).convert("RGB"))
@@ -256,7 +258,7 @@ class PicturePair:
 HeatMaps = tuple[np.ndarray, np.ndarray]
 # Such as `evaluation.heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps in order, notes.
 Explain = Callable[
-    [Sequence[PicturePair], Mapping[str, Mapping[str, Any]], Callable[[], None]],
+    [Sequence[PicturePair], Mapping[str, Json], Callable[[], None]],
     tuple[list[HeatMaps | None], list[str]],
 ]
 
@@ -291,7 +293,7 @@ _SIDE = 112
 _WIDEST = 140  # pictures side by side in one file: WebP allows 16,383 pixels
 
 
-def explorer_section(findings: Findings, data: dict[str, Any], shown: int) -> Section | None:
+def explorer_section(findings: Findings, data: Json, shown: int) -> Section | None:
     """Return the scatter that the page's script draws from `data`; None without probabilities; shown: photographs."""
     if "points" not in data:
         return None
@@ -308,7 +310,7 @@ def explorer_section(findings: Findings, data: dict[str, Any], shown: int) -> Se
     return Section("explorer", "Every photograph", body)
 
 
-def page_data(findings: Findings) -> dict[str, Any]:
+def page_data(findings: Findings) -> Json:
     """Return what the page's script reads: names, counts of flips, and the predictions for every photograph."""
     flips = findings.flips.counts.select("model", "edit", "flips", "controlled", "control_wrong", "gained")
     data: dict[str, object] = {
@@ -350,13 +352,13 @@ def _points(findings: Findings) -> dict[str, object]:
     used = {label for _, answer in points.values() for label in answer if label is not None} | set(labels.values())
     return {
         "photographs": [[source_id, labels[source_id]] for source_id in ids.tolist()],
-        "classes": {str(label): findings.class_name(label) for label in sorted(used)},
+        "classes": {str(label): findings.facts.class_name(label) for label in sorted(used)},
         "controls": findings.controls,
         "points": points,
     }
 
 
-def pictures_of(findings: Findings, album: Album, data: dict[str, Any]) -> dict[int, str]:
+def pictures_of(findings: Findings, album: Album, data: Json) -> dict[int, str]:
     """Return one picture for each photograph, by its number in `data`: the original and all edits side by side.
 
     The photographs with the largest losses of probability come first, until the budget is used up.

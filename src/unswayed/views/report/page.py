@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import filterfalse
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -24,7 +23,7 @@ from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
 from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
-from unswayed.files.whole import check_writable, write_bytes
+from unswayed.files.whole import Json, check_writable, write_bytes
 from unswayed.scene import LOOK_BELOW
 from unswayed.tasks import worded, worded_page
 from unswayed.views.tables import Column, Row, Table
@@ -398,5 +397,5 @@ def _rounded(value: object) -> str:
     return "/".join(_rounded(item) for item in value) if isinstance(value, list) else str(value)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Json:
     return value if isinstance(value, dict) else {}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -47,7 +47,7 @@ def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
 
 def new_panels(
     count: int, size: tuple[float, float], side: float, columns: int, share: bool = False
-) -> tuple[Figure, Any]:
+) -> tuple[Figure, Sequence[Axes]]:
     """Return a figure with `count` panels of `side` inches, at most `columns` in a row; size: what is added to its
     width and height; share: whether they share their axes."""
     wide = max(1, min(columns, count))
@@ -56,7 +56,7 @@ def new_panels(
     panels = figure.subplots(lines, wide, squeeze=False, sharex=share, sharey=share).ravel()
     for axes in panels[count:]:
         axes.set_axis_off()
-    return figure, panels[:count]
+    return figure, list(panels[:count])
 
 
 def plain(axes: Axes, grid: Literal["x", "y", "both"], linewidth: float = 0.6, *hidden: str) -> None:
@@ -227,15 +227,16 @@ def drawing(name: str) -> Iterator[None]:
     """Set how figures are drawn and saved: no name is read as a formula, and equal figures give equal bytes."""
     import matplotlib
 
-    settings: Any = {
-        "text.parse_math": False,
-        "svg.fonttype": "none",
-        "svg.hashsalt": name,
-        "pdf.fonttype": 42,
-        "font.family": "sans-serif",
-        "axes.unicode_minus": True,
-    }
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(
+        {
+            "text.parse_math": False,
+            "svg.fonttype": "none",
+            "svg.hashsalt": name,
+            "pdf.fonttype": 42,
+            "font.family": "sans-serif",
+            "axes.unicode_minus": True,
+        }
+    ):
         yield
 
 

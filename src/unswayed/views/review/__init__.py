@@ -18,6 +18,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import ANSWERS, OK, ORIGINAL_EDIT, SOURCE_EDIT, Answer, Review, add_review, read_reviews
 from unswayed.errors import UserError, check_known
 from unswayed.files.storage import fetch_missing
-from unswayed.files.whole import parse_json, read_file
+from unswayed.files.whole import Json, parse_json, read_file
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Session:
     items: tuple[Item, ...]
     blind: bool = False
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """What the page shows, as JSON; nothing in it tells a blind rater what was done to a picture."""
         answered = {review.sample_id: review.answer for review in read_reviews(self.root) if review.rater == self.rater}
         items = []
@@ -108,7 +109,7 @@ def open_session(
     return Session(opened.root, rater.strip(), tuple(items), blind)
 
 
-def summarize(benchmark: str | Path) -> dict[str, object]:
+def summarize(benchmark: str | Path) -> Json:
     """The raters with their numbers of answers, the answers by edit, and the agreement, None with one rater."""
     root = Benchmark(benchmark).root
     reviews = read_reviews(root)
@@ -133,7 +134,7 @@ def summarize(benchmark: str | Path) -> dict[str, object]:
     }
 
 
-def summary_text(summary: dict[str, Any]) -> str:
+def summary_text(summary: Json) -> str:
     """The summary as lines for a terminal."""
     lines = ["raters: " + ", ".join(f"{rater} ({count} answers)" for rater, count in summary["raters"].items())]
     for edit, shares in summary["edits"].items():
@@ -192,7 +193,7 @@ class ReviewServer(ThreadingHTTPServer):
         self.address = f"http://{HOST}:{self.port}/"
         self.hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
 
-    def handle_error(self, request: Any, client_address: object) -> None:
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
         """Print nothing about a client that has gone away."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
