@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from unswayed.errors import UserError, check_known, unknown
@@ -75,6 +77,16 @@ wrappers=('tencrop',))
         """`value` if it is among those allowed for the option `name`."""
         check_known(f"value of the option '{name}' of {self.kind}:", [str(value)], allowed)
         return str(value)
+
+    def number(self, name: str, kind: type, least: float, most: float, default: Any = None) -> Any:
+        """The option `name` as a number, int or float; `default` without it."""
+        if name not in self.options:
+            return default
+        with contextlib.suppress(ValueError):
+            if least <= (value := kind(self.options[name])) <= most:
+                return value
+        allowed = f"{'a whole number' if kind is int else 'a number'} from {least:g} to {most:g}"
+        raise UserError(f"{name} is '{self.options[name]}'", allowed=allowed)
 
     def without_wrappers(self) -> Spec:
         length = sum(len(wrapper) + 1 for wrapper in self.wrappers)

@@ -28,6 +28,7 @@ def sixty(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     [
         ("swapped", "the boxes. With x and y exchanged"),
         ("xywh", "the boxes. With boxes as left, top, width and height"),
+        ("confused", "the boxes and the label order. With x and y exchanged: Its outputs seem to be shifted by 1"),
         ("shifted", "the label order. Its outputs seem to be shifted by 1"),
         ("doubled", "the boxes. With boxes of half their numbers"),
         ("shares", "the boxes. With boxes as shares of the sides"),
@@ -53,10 +54,15 @@ def test_a_good_model_is_not_suspected(sixty: tuple[Path, str], tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("wrong", "cause"), [({"scale": 255.0}, "With pixels in [0, 1]"), ({"channels": "BGR"}, "With channels as RGB")]
+    ("wrong", "shift", "cause"),
+    [
+        ({"scale": 255.0}, 0, "the preprocessing. With pixels in [0, 1]"),
+        ({"channels": "BGR"}, 0, "the preprocessing. With channels as RGB"),
+        ({"scale": 255.0}, 1, "the preprocessing and the label order. With pixels in [0, 1]: Its outputs seem to be"),
+    ],
 )
 def test_a_wrong_preprocessing_is_named(
-    sixty: tuple[Path, str], tmp_path: Path, wrong: dict[str, object], cause: str
+    sixty: tuple[Path, str], tmp_path: Path, wrong: dict[str, object], shift: int, cause: str
 ) -> None:
     """A detector that takes RGB in [0, 1] and finds nothing in anything else."""
     import numpy as np
@@ -67,9 +73,10 @@ def test_a_wrong_preprocessing_is_named(
     assert isinstance(exact, ObjectModel)
 
     def find(inputs: list[np.ndarray]) -> list[object]:
-        return list(exact.find([np.clip(np.rint(values * 255), 0, 255).astype(np.uint8) for values in inputs]))
+        pictures = [np.clip(np.rint(values * 255), 0, 255).astype(np.uint8) for values in inputs]
+        return [(boxes, (classes + shift) % 3, scores) for boxes, classes, scores in exact.find(pictures)]
 
     model = ObjectModel(find, exact.labels, name="network", inputs=Inputs(256, 256, **wrong))  # type: ignore[arg-type]
     run_evaluation(sixty[0], [model], tmp_path, SETTINGS)
     (card,) = cards(tmp_path).values()
-    assert "suspected: the preprocessing" in card["suspicion"] and cause in card["suspicion"]
+    assert f"suspected: {cause}" in card["suspicion"], card["suspicion"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from object_world import COLORS
 from onnx_detectors import ColorNetwork, write_detector
 from unswayed.errors import UserError
 from unswayed.labels import imagenet, object_space
-from unswayed.models import Inputs, ObjectModel, open_any
+from unswayed.models import Answer, Inputs, ObjectModel, open_any
 from unswayed.models.box_decoding import DECODINGS, corners, suppressed
 from unswayed.models.label_mapping import map_objects
 
@@ -171,6 +172,48 @@ def test_what_a_file_must_state(color_detector: Path, tmp_path: Path) -> None:
     (tmp_path / "bare.onnx.json").write_text('{"decodign": "yolov8"}')
     with pytest.raises(UserError, match="decodign"):
         open_any(f"detector:{bare}")
+
+
+@pytest.mark.parametrize(
+    ("stated", "given", "allowed"),
+    [
+        ({"fill": 300}, "fill of a detector's input is 300", "0 to 255"),
+        ({"mean": [0.5, 0.5]}, "mean (0.5, 0.5)", "three for mean and std"),
+        ({"std": 0}, "std (0.0, 0.0, 0.0)", "std are not 0"),
+        ({"nms": 45}, "nms, is 45", "0 to 1"),
+        ({"decoding": "ssd"}, "[(1, 3, 6)], are none of ssd", "another decoding"),
+        ({"labels": "coco80"}, "no file of labels coco80", "coco-80"),
+        ({"box_format": "ltrb"}, "'box_format' is 'ltrb'", "xyxy, xywh"),
+    ],
+)
+def test_wrong_settings_are_refused_and_say_what_is_allowed(
+    color_detector: Path, tmp_path: Path, stated: dict[str, object], given: str, allowed: str
+) -> None:
+    file = tmp_path / "wrong.onnx"
+    file.write_bytes(color_detector.read_bytes())
+    right = {"decoding": "yolov10", "labels": list(COLORS)}
+    (tmp_path / "wrong.onnx.json").write_text(json.dumps(right | stated))
+    with pytest.raises(UserError) as refused:
+        _answered(f"detector:{file}")
+    assert given in refused.value.given and allowed in str(refused.value.allowed)
+
+
+@pytest.mark.parametrize("option", ["score=nan", "nms=inf", "shares=maybe"])
+def test_options_that_are_no_numbers_are_refused(color_detector: Path, option: str) -> None:
+    with pytest.raises(UserError, match=option.replace("=", ".*")):
+        open_any(f"detector:{color_detector}?{option}")
+
+
+def test_a_segmenter_with_another_number_of_classes_is_refused() -> None:
+    model = ObjectModel(lambda pictures: [np.zeros((4, 4, 3))], ["cat", "dog"], "segment")
+    with pytest.raises(UserError, match="scores 3 classes, and 2 labels"):
+        model.answer([model.prepare(np.zeros((4, 4, 3), np.uint8))])
+
+
+def _answered(name: str) -> list[Answer]:
+    model = open_any(name)
+    assert isinstance(model, ObjectModel)
+    return model.answer([model.prepare(np.zeros((64, 64, 3), np.uint8))])
 
 
 def _names(folder: Path) -> Path:

@@ -56,6 +56,7 @@ def unchanged(boxes, classes, scores):
 
 def exact(): return ObjectModel(finding(unchanged), NAMES)
 def swapped(): return ObjectModel(finding(lambda b, c, s: (b.reshape(-1, 4)[:, [1, 0, 3, 2]], c, s)), NAMES)
+def confused(): return ObjectModel(finding(lambda b, c, s: (b.reshape(-1, 4)[:, [1, 0, 3, 2]], (c + 1) % 3, s)), NAMES)
 def shifted(): return ObjectModel(finding(lambda b, c, s: (b, (c + 1) % 3, s)), NAMES)
 def doubled(): return ObjectModel(finding(lambda b, c, s: (2 * b, c, s)), NAMES)
 

@@ -8,7 +8,7 @@ preprocessing, the model is evaluated as stated, with a suspicion about the caus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,8 @@ TRIED = 48  # originals that other inputs are tried on
 FITTING = 0.7  # the least share of the objects of a seen class that another box format must fit
 ENOUGH = 20  # originals from which a rate near zero is suspicious
 RARELY = 0.05  # a rate near zero
+BOTH = 0.5  # the least share of the originals that two mistakes at once must explain
+UNLIKELY = 0.1  # how much more of the originals two mistakes must explain than one
 
 
 def check_objects(
@@ -56,20 +58,19 @@ def check_objects(
     return ([suspicion] if suspicion else []), remarks
 
 
+@dataclass(eq=False)
 class _Check:
     """One model's answers about some originals, all of which it can be asked about; images: loads these originals."""
 
-    def __init__(
-        self,
-        model: ObjectModel,
-        mapping: LabelMapping,
-        images: Callable[[], list[np.ndarray]],
-        answers: list[Any],
-        truths: list[Any],
-        judged: list[Any],
-    ) -> None:
-        self.model, self.mapping, self.images, self.answers, self.truths = model, mapping, images, answers, truths
-        self.stated = np.array([bool(row["correct"]) for row in judged])
+    model: ObjectModel
+    mapping: LabelMapping
+    images: Callable[[], list[np.ndarray]]
+    answers: list[Any]
+    truths: list[Any]
+    judged: list[Any]
+
+    def __post_init__(self) -> None:
+        self.stated = np.array([bool(row["correct"]) for row in self.judged])
 
     def cause(self) -> str | None:
         """The likely cause of a low rate, in a sentence; None if nothing is suspicious."""
@@ -77,13 +78,9 @@ class _Check:
         told = f"{self.model.name}: {measure} on {count} originals is {rate:.1%}"
         if not clearly_better(np.ones_like(self.stated), self.stated):
             return None
-        better = [(text, right) for text, right in self._variants() if clearly_better(right, self.stated)]
-        best = max(better, key=lambda variant: float(variant[1].mean()), default=None)
-        order = self._order()
-        if order is not None and (best is None or order[1] > float(best[1].mean())):
-            return f"{told}; suspected: the label order. {order[0]}"
+        best = max(self._causes(rate), key=lambda cause: cause[0], default=None)
         if best is not None:
-            return f"{told}; suspected: {best[0]} it would be {best[1].mean():.1%}"
+            return f"{told}; suspected: {best[1]}"
         seen = int(self._seen().sum()) if self.model.task == "detect" else 0
         if 2 * seen >= count and 2 * rate < seen / count:
             return (
@@ -101,28 +98,38 @@ class _Check:
         rows = judged_rows(self.model, answers, self.truths, self.mapping)
         return np.array([not isinstance(row, str) and bool(row["correct"]) for row in rows])
 
-    def _variants(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Other readings of the same model: what it would be `With …`, and which originals would then be right."""
+    def _causes(self, rate: float) -> Iterator[tuple[float, str]]:
+        """What explains the answers clearly better: how much it is preferred, the share of the originals that would be
+        right, and a sentence. Two mistakes at once are less likely than one."""
+        for part, text, fitting, answers in self._readings():
+            right = self._right(answers)
+            if right.mean() >= fitting and clearly_better(right, self.stated):
+                yield float(right.mean()), f"{part}. With {text} it would be {right.mean():.1%}"
+            elif (order := self._order(answers)) is not None and order[1] >= max(BOTH, rate + UNLIKELY):
+                yield order[1] - UNLIKELY, f"{part} and the label order. With {text}: {order[0]}"
+        if (order := self._order(self.answers)) is not None:
+            yield order[1], f"the label order. {order[0]}"
+
+    def _readings(self) -> Iterator[tuple[str, str, float, Sequence[Answer]]]:
+        """Other readings of the same model: what is read otherwise, how, the least share that it must explain, and the
+        answers."""
         images = self.images()
         prepared = [self.model.prepare(image) for image in images]
-        if self.model.task == "detect":
-            for text, change in _CHANGES.items():
-                right = self._right(self.model.answer(prepared, change))
-                # The right format fits nearly all objects whose class is seen at all; a lucky one only some.
-                if right.mean() >= FITTING * self._seen().mean():
-                    yield f"the boxes. With {text}", right
+        # The right format fits nearly all objects whose class is seen at all; a lucky one only some.
+        for text, change in _CHANGES.items() if self.model.task == "detect" else ():
+            yield "the boxes", text, FITTING * self._seen().mean(), self.model.answer(prepared, change)
         for text, inputs in _inputs(self.model.inputs):
             other = replace(self.model, inputs=inputs)
             try:
                 answers = other.answer([other.prepare(image) for image in images])
             except Exception:  # a network may take only inputs of its own kind
                 continue
-            yield f"the preprocessing. With {text}", self._right(answers)
+            yield "the preprocessing", text, 0.0, answers
 
-    def _order(self) -> tuple[str, float] | None:
+    def _order(self, answers: Sequence[Answer]) -> tuple[str, float] | None:
         """The order of classes with which what lies on the object would be right, and that share of the originals."""
         at, labels = [], []
-        for place, (answer, truth) in enumerate(zip(self.answers, self.truths, strict=True)):
+        for place, (answer, truth) in enumerate(zip(answers, self.truths, strict=True)):
             index = _at_object(answer, truth)
             if index is not None and truth.label is not None:
                 at.append((place, index))
@@ -134,9 +141,8 @@ class _Check:
         cause = suspect_order(self.model.labels, self.mapping, classes, np.array(labels), stated)
         if cause is None:
             return None
-        return cause.explanation.replace("accuracy would be", "of what it finds, right would be"), cause.accuracy * len(
-            at
-        ) / len(self.stated)
+        told = cause.explanation.replace("accuracy would be", "of what it finds, right would be")
+        return told, cause.accuracy * len(at) / len(self.stated)
 
     def _seen(self) -> np.ndarray:
         """On which of the originals the object's class is found anywhere."""

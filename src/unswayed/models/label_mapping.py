@@ -167,7 +167,7 @@ def read_labels(value: object) -> LabelSpace:
     if not os.path.isfile(path):
         raise UserError(
             f"there is no file of labels {str(value)[:200]}",
-            allowed="imagenet-1k, a .json list, or a text file with one name per line",
+            allowed=f"imagenet-1k, {', '.join(OBJECT_SPACES)}, a .json list, or a text file with one name per line",
         )
     if path.suffix == ".json":
         inside = read_json(path)

@@ -128,6 +128,8 @@ def read_settings(path: Path, spec: Spec) -> ObjectSettings:
             allowed=f'a file {path.name}.json with "decoding", or ?decoding=…: {", ".join(DECODINGS)}',
         )
     check_known("decoding", [settings.decoding] if settings.decoding else [], DECODINGS)
+    if not 0 <= (settings.nms or 0) <= 1:
+        raise UserError(f"{path.name}: the IoU for suppression, nms, is {settings.nms}", allowed="0 to 1")
     return settings
 
 
@@ -136,12 +138,11 @@ _NUMBERS = ("width", "height", "fill", "scale", "mean", "std", "label_offset", "
 
 def _number(name: str, text: str) -> object:
     if name == "shares":
-        return text in ("yes", "true", "1")
+        return {"yes": True, "no": False}.get(text, text)
     try:
-        numbers = [float(part) for part in text.split(",")]
-    except ValueError:
+        plain = [int(number) if number == int(number) else number for number in map(float, text.split(","))]
+    except (ValueError, OverflowError):  # no number, or one that is not finite
         raise UserError(f"the option {name} is {text!r}", allowed="a number") from None
-    plain = [int(number) if number == int(number) else number for number in numbers]
     return plain[0] if len(plain) == 1 else plain
 
 
@@ -191,7 +192,14 @@ class _Run:
         answers = []
         # Lists of boxes have no dimension for the pictures of a batch in common.
         for outputs in self.outputs(pictures, 1 if not decoding.suppress else None):
-            detections = decoding.read(outputs, self.size, format, shares)
+            try:
+                detections = decoding.read(outputs, self.size, format, shares)
+            except (LookupError, ValueError, OverflowError):
+                shapes = [output.shape for output in outputs]
+                raise UserError(
+                    f"the outputs of {self.name}, {shapes}, are none of {settings.decoding}",
+                    allowed=f"another decoding, of {', '.join(DECODINGS)}, or outputs by name",
+                ) from None
             boxes, classes, scores = suppressed(detections, overlap) if overlap else detections
             answers.append((boxes, classes - settings.label_offset, scores))
         return answers

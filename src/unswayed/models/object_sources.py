@@ -74,19 +74,15 @@ def _torchvision(spec: Spec, name: str, labels: LabelSpace | None, task: Task, d
             detections = module(tensors)
         return [[part[key].cpu().numpy() for key in ("boxes", "labels", "scores")] for part in detections]
 
-    def segment(pictures: list[np.ndarray]) -> list[Any]:
-        answers = []
-        for picture in pictures:
-            high, wide = picture.shape[:2]
-            prepared = chosen.transforms()(_tensor(picture, device))
-            with torch.inference_mode(), true_float32(device):
-                scores = module(prepared[None])["out"]
-            whole = torch.nn.functional.interpolate(scores, (high, wide), mode="bilinear", align_corners=False)
-            answers.append(whole[0].argmax(0).cpu().numpy())
-        return answers
+    def mapped(picture: np.ndarray) -> np.ndarray:
+        prepared = chosen.transforms()(_tensor(picture, device))
+        with torch.inference_mode(), true_float32(device):
+            scores = module(prepared[None])["out"]
+        whole = torch.nn.functional.interpolate(scores, picture.shape[:2], mode="bilinear", align_corners=False)
+        return np.asarray(whole[0].argmax(0).cpu())
 
-    origin = {"library": f"torchvision {torchvision.__version__}"}
-    return _model(spec, detect if task == "detect" else segment, space, task, device, module, origin)
+    find = detect if task == "detect" else lambda pictures: list(map(mapped, pictures))
+    return _model(spec, find, space, task, device, module, {"library": f"torchvision {torchvision.__version__}"})
 
 
 def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, device: str) -> ObjectModel:
@@ -126,22 +122,17 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
         )
         return [found[key].cpu().numpy() for key in ("boxes", "labels", "scores")]
 
-    find = _grounding(ran, processor.tokenizer, words, config.max_text_len) if grounded else boxed
+    def mapped(picture: np.ndarray) -> np.ndarray:
+        outputs, _ = ran(picture)
+        [found] = processor.post_process_semantic_segmentation(outputs, target_sizes=[picture.shape[:2]])
+        return np.asarray(found.cpu())
 
-    def detect(pictures: list[np.ndarray]) -> list[Any]:
-        return [find(picture) for picture in pictures]
-
-    def segment(pictures: list[np.ndarray]) -> list[Any]:
-        answers = []
-        for picture in pictures:
-            outputs, _ = ran(picture)
-            [found] = processor.post_process_semantic_segmentation(outputs, target_sizes=[picture.shape[:2]])
-            answers.append(found.cpu().numpy())
-        return answers
-
+    find: Callable[[np.ndarray], Any] = mapped if task == "segment" else boxed
+    if grounded:
+        find = _grounding(ran, processor.tokenizer, words, config.max_text_len)
     origin: Json = {"library": f"transformers {transformers.__version__}"}
     origin |= {"settings": {"words": words}} if worded else {}
-    return _model(spec, detect if task == "detect" else segment, space, task, device, module, origin)
+    return _model(spec, lambda pictures: list(map(find, pictures)), space, task, device, module, origin)
 
 
 def _class_names(config: Any) -> list[str]:
@@ -181,19 +172,9 @@ def _grounding(
 
 
 def _model(
-    spec: Spec,
-    find: Callable[..., Any],
-    space: LabelSpace,
-    task: Task,
-    device: str,
-    module: Any,
-    origin: Json,
+    spec: Spec, find: Callable[..., Any], space: LabelSpace, task: Task, device: str, module: Any, origin: Json
 ) -> ObjectModel:
-    text = spec.options.get("score", str(SCORE))
-    try:
-        score = float(text)
-    except ValueError:
-        raise UserError(f"the option score is {text!r}", allowed="0 to 1") from None
+    score = spec.number("score", float, 0, 1, SCORE)
     size = sum(weight.nbytes for weight in module.state_dict().values() if isinstance(weight, torch.Tensor))
     return ObjectModel(
         find, space, task, str(spec), None, score if task == "detect" else 0.0, device, "fp32", origin,

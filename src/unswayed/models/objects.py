@@ -29,6 +29,7 @@ Fit = Literal["letterbox", "center", "squash"]
 Channels = Literal["RGB", "BGR"]
 Change = Callable[[np.ndarray, int, int], np.ndarray]  # boxes, and the width and height of what they lie in
 SCORE = 0.3  # the least score of a box that counts as found, unless the model states another
+LARGEST = 1_000_000  # number that describes the values of an input
 LEAST_SCORE = 0.01  # of a box that is stored, for average precision
 
 
@@ -53,9 +54,15 @@ class Inputs:
     def __post_init__(self) -> None:
         check_choice("fit of a detector's input", self.fit, Fit)
         check_choice("order of channels", self.channels, Channels)
-        for name, side in (("width", self.width), ("height", self.height)):
-            if not 1 <= side <= 8192:
-                raise UserError(f"the {name} of a detector's input is {side}", allowed="1 to 8192 pixels")
+        for name, least, most in (("width", 1, 8192), ("height", 1, 8192), ("fill", 0, 255)):
+            if not least <= (value := getattr(self, name)) <= most:
+                raise UserError(f"the {name} of a detector's input is {value}", allowed=f"{least} to {most}")
+        finite = all(abs(value) <= LARGEST for value in (self.scale, *self.mean, *self.std))
+        if (len(self.mean), len(self.std), finite) != (3, 3, True) or 0 in (self.scale, *self.std):
+            raise UserError(
+                f"the values of a detector's input have the scale {self.scale}, mean {self.mean} and std {self.std}",
+                allowed=f"numbers up to {LARGEST:,}, three for mean and std; scale and std are not 0",
+            )
 
     def place(self, high: int, wide: int) -> tuple[int, int, int, int]:
         """Where a picture lies in the input: left, top, width, height in pixels."""
@@ -209,6 +216,11 @@ class ObjectModel(NamedModel):
 
     def _regions(self, values: np.ndarray) -> Answer:
         """The answer of a segmenter that gives each pixel a class: a map of classes, or of scores for each class."""
+        if values.ndim == 3 and values.shape[2] != len(self.labels) + self.leading:
+            raise UserError(
+                f"{self.name} scores {values.shape[2]} classes, and {len(self.labels)} labels are given",
+                allowed="one label for each class; label_offset=1 if a background comes before them",
+            )
         labels = (values.argmax(2) if values.ndim == 3 else np.rint(values).astype(int)) - self.leading
         there = [index for index in np.unique(labels) if 0 <= index < len(self.labels)]
         regions = np.array([labels == index for index in there], bool).reshape(-1, *labels.shape)

@@ -116,30 +116,17 @@ def vision_language_model(
             allowed="with ask=choice a text with {} for the list of classes; with ask=free a text without it",
         )
     space = labels_from(spec.options, labels) or imagenet()
-    seed, pixels = number(spec, "seed", 0, 0, 2**31), number(spec, "pixels", 1024, 16, 8192)
+    seed, pixels = spec.number("seed", int, 0, 2**31, 0), spec.number("pixels", int, 16, 8192, 1024)
     settings = {"ask": ask, "prompt": template, "seed": seed, "pixels": pixels, **origin["settings"]}
     origin = {**origin, "kind": "vision-language model", "settings": settings}
     return VisionLanguageModel(str(spec), space, talker, ask, template, seed, pixels, origin, device, precision)
 
 
-def number(spec: Spec, name: str, default: float, least: float, most: float) -> Any:
-    """The value of an option that is a number, whole if its default is."""
-    kind = type(default)
-    try:
-        value = kind(spec.options.get(name, default))
-    except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        allowed = f"{'a whole number' if kind is int else 'a number'} from {least:g} to {most:g}"
-        raise UserError(f"{name} is '{spec.options[name]}'", allowed=allowed)
-    return value
-
-
 def sampling(spec: Spec) -> dict[str, Any]:
     """How replies are sampled: the most likely token unless the name of the model says otherwise."""
     return {
-        "temperature": number(spec, "temperature", 0.0, 0, 2),
-        "max_tokens": number(spec, "max_tokens", 64, 1, 100_000),
+        "temperature": spec.number("temperature", float, 0, 2, 0.0),
+        "max_tokens": spec.number("max_tokens", int, 1, 100_000, 64),
     }
 
 
@@ -148,7 +135,7 @@ def check_server(spec: Spec) -> ChatServer:
     spec.check_options(*_SERVER)
     if "model" not in spec.options:
         raise UserError("the name of an openai: model states no model", allowed="openai:https://HOST/v1?model=NAME")
-    settings = {**sampling(spec), "seed": number(spec, "seed", 0, 0, 2**31)}
+    settings = {**sampling(spec), "seed": spec.number("seed", int, 0, 2**31, 0)}
     if spec.one_of("logprobs", spec.options.get("logprobs", "yes"), ("yes", "no")) == "yes":
         settings |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     return ChatServer(spec.name, spec.options["model"], settings, spec.options.get("key", KEY))

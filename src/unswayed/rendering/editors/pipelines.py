@@ -195,24 +195,14 @@ def _mask(redrawn: np.ndarray, side: int) -> np.ndarray:
 
 def call_of(pipeline: Pipeline, spec: Spec, steps: int | None) -> Call:
     """How the pipeline is called: its own steps and guidance where nothing else is asked for."""
-    steps = steps or _number(spec, "steps", int, 1, 1000) or int(pipeline.usual("num_inference_steps") or 50)
-    asked = _number(spec, "guidance_scale", float, 0, 100)
+    steps = steps or spec.number("steps", int, 1, 1000) or int(pipeline.usual("num_inference_steps") or 50)
+    asked = spec.number("guidance_scale", float, 0, 100)
     own = None if pipeline.scale is None else pipeline.usual(pipeline.scale)
-    strength = _number(spec, "strength", float, 0.01, 1)
+    strength = spec.number("strength", float, 0.01, 1)
     negative = spec.options.get("negative")
     if negative is not None and "negative_prompt" not in pipeline.accepts:
         raise UserError(f"{pipeline.name} takes no negative prompt", allowed="no ?negative=")
     return Call(steps, own if asked is None else asked, 1.0 if strength is None else strength, negative)
-
-
-def _number(spec: Spec, name: str, kind: type, least: float, most: float) -> Any:
-    text = spec.options.get(name)
-    if text is None:
-        return None
-    with contextlib.suppress(ValueError):
-        if least <= (value := kind(text)) <= most:
-            return value
-    raise UserError(f"{name} is {text!r} in '{spec}'", allowed=f"{least:g} to {most:g}")
 
 
 def open_pipeline(spec: Spec, device: str | None, precision: str | None) -> Pipeline:
@@ -236,7 +226,7 @@ def _opened(names: str, settings: tuple[tuple[str, str], ...], device: str, prec
         folder = folder_of(name)
         kind, what = editor_of(folder)
         elements = {part: elements_of(files) for part, files in weight_files(folder).items()}
-        side = _number(spec, "size", int, 16, 4096) or stated_side(folder, kind)
+        side = spec.number("size", int, 16, 4096) or stated_side(folder, kind)
         ways = holdings(elements, side, decoder_width(folder), target, precision, offload, tiled)
         try:
             ways = fitting(ways, name, target)
@@ -269,7 +259,7 @@ def _loaded(
     if side % grid:
         given = f"the side {side} of {name} is no multiple of {grid}"
         raise UserError(given, allowed=f"?size={side // grid * grid or grid}")
-    batch = _number(spec, "batch", int, 1, 64) or 1
+    batch = spec.number("batch", int, 1, 64) or 1
     opened = Pipeline(pipe, what, name, side, batch, device, ways, facts)
     while True:
         try:
