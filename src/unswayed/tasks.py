@@ -65,6 +65,7 @@ def worded(text: str, tasks: Task | Iterable[Task]) -> str:
         metric = measure if match[2] == "y" else several
         return metric.capitalize() if match[1] == "A" else metric
 
+    text = text.replace("much accuracy", "much of the accuracy")
     return _MEASURE.sub(word, text).replace("acc. %", f"{words.short} %")
 
 

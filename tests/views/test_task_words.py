@@ -30,6 +30,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_one_function_has_the_words() -> None:
     assert worded("Dropped accuracy; accuracies in %", "detect") == "Dropped detection rate; detection rates in %"
     assert worded("Accuracy", "segment") == "Segmentation rate" and worded("accuracy", "answer") == "answer accuracy"
+    assert worded("How much accuracy do they cost?", "detect") == "How much of the detection rate do they cost?"
     assert worded("accuracies", ["detect", "classify"]) == "shares of right answers"
     assert worded("Accuracy", []) == worded("Accuracy", "classify") == "Accuracy"
 
