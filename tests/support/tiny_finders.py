@@ -79,7 +79,8 @@ def grounding_dino() -> tuple[Any, Any]:
         text_config=t.BertConfig(**SMALL, vocab_size=len(WORDS)), num_queries=6, num_feature_levels=4,
         encoder_n_points=2, decoder_n_points=2, use_timm_backbone=False, max_text_len=32,
     )  # fmt: skip
-    pictures = t.GroundingDinoImageProcessor(size={"shortest_edge": 64, "longest_edge": 96})
+    # The coarsest of its maps has more than one cell, which its group norm needs.
+    pictures = t.GroundingDinoImageProcessor(size={"shortest_edge": 128, "longest_edge": 192})
     return t.GroundingDinoForObjectDetection(config), t.GroundingDinoProcessor(pictures, words())
 
 
