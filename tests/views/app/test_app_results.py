@@ -43,7 +43,7 @@ def test_filters_keep_what_they_say(results):
 def test_what_is_offered_is_what_there_is(results):
     assert HOSTILE in results.models
     assert {"size-0.02", "size-0.05"} <= set(results.edits)
-    assert results.classes[results.class_name(next(iter(results.classes.values())))] in results.classes.values()
+    assert results.classes[results.facts.class_name(next(iter(results.classes.values())))] in results.classes.values()
     assert "original" not in results.edits
 
 
