@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import nn
 
 from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError, check_known
+from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.specs import Spec
@@ -27,7 +28,7 @@ from .runtime import evaluating, true_float32, watching
 from .transforms import Transform, paper, transform_from
 from .weights import tensors_in, weights_hash
 
-Origin = Mapping[str, Any]  # what a model was made from, as JSON
+Origin = Json  # what a model was made from
 Where = Mapping[str, str | None]  # the device and the precision that a model is opened with
 
 

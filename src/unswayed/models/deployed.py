@@ -293,7 +293,7 @@ def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
     ports = {port["name"]: port for port in interpreter.get_output_details()}
     outputs = _outputs(settings, list(ports))
 
-    def read(port: Any) -> Output:
+    def read(port: Json) -> Output:
         answer = interpreter.get_tensor(port["index"])
         if not np.issubdtype(port["dtype"], np.integer):
             return answer
@@ -330,7 +330,7 @@ def _load_pt2(path: Path, settings: Settings, device: str) -> Runtime:
     return _torch_runtime(program.module(), settings, list(node.meta["val"].shape))
 
 
-def _torch_runtime(module: Any, settings: Settings, shape: Shape | None = None) -> Runtime:
+def _torch_runtime(module: Callable[[torch.Tensor], object], settings: Settings, shape: Shape | None = None) -> Runtime:
     """A torch module; of several outputs, a mapping's key or a sequence's number is `output`, the first by default."""
     output = settings.get("output")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unswayed.errors import UserError
+from unswayed.files.whole import Json
 
 from .transforms import IMAGENET_MEAN, IMAGENET_STD, INTERPOLATIONS, Transform
 
@@ -14,7 +15,7 @@ from .transforms import IMAGENET_MEAN, IMAGENET_STD, INTERPOLATIONS, Transform
 STATED = "?resize=…&crop=…&mean=…&std=…, the values that the model was trained with, instead of the library's own"
 # Steps that only make numbers of the pixels.
 _AS_NUMBERS = ("ToTensor", "MaybeToTensor", "PILToTensor", "ToImage", "ToDtype", "ConvertImageDtype", "function")
-Config = Mapping[str, Any]  # of a library
+Config = Json  # of a library
 _NAMES = {number: name for name, number in INTERPOLATIONS.items()}
 
 
@@ -43,7 +44,7 @@ def from_preset(preset: Any) -> Transform:
 
 def _from_compose(compose: Any) -> Transform:
     """A torchvision Compose whose steps can all be expressed as a Transform."""
-    values: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+    values: Json = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     for step in compose.transforms:
         kind = type(step).__name__
         if kind == "Resize":
@@ -97,12 +98,12 @@ def from_processor(config: Config) -> Transform:
     # MobileViT takes unnormalized numbers in [0, 1], although its dict may state a mean.
     normalized = kind != "MobileViT" and config.get("do_normalize", True)
     spread = _each(config.get("image_std") or IMAGENET_STD)
-    mean: Any = _each(config.get("image_mean") or IMAGENET_MEAN) if normalized else (0.0,) * 3
-    std: Any = spread if normalized else (1.0,) * 3
+    mean = _each(config.get("image_mean") or IMAGENET_MEAN) if normalized else (0.0,) * 3
+    std = spread if normalized else (1.0,) * 3
     if kind == "EfficientNet" and config.get("rescale_offset"):
-        mean = tuple(value + 1 for value in mean)
+        mean = _each([value + 1 for value in mean])
     if kind == "EfficientNet" and config.get("include_top"):
-        std = tuple(value * again for value, again in zip(std, spread, strict=True))
+        std = _each([value * again for value, again in zip(std, spread, strict=True)])
     resample = config.get("resample")
     return Transform(
         int(resize),
@@ -119,8 +120,8 @@ def from_processor(config: Config) -> Transform:
 def _processor_geometry(kind: str, config: Config) -> tuple[int | None, int | None, str]:
     """The resize, the crop and the fit of a processor of class `kind`; None if it states no number."""
     size, crop = dict(config.get("size") or {}), config.get("crop_size")
-    short, high, long = (size.get(name) for name in ("shortest_edge", "height", "longest_edge"))
-    resize: Any = short or high or long
+    short, high, long = (size.get(name, 0) for name in ("shortest_edge", "height", "longest_edge"))
+    resize = short or high or long
     fit = "short" if short else "squash" if high else "long"
     if not resize:
         return None, None, fit
@@ -147,9 +148,10 @@ def interpolation_name(value: object) -> str:
     return _NAMES.get(value, "bilinear") if isinstance(value, int) else str(value).split(",")[0].strip().lower()
 
 
-def _each(value: float | Sequence[float]) -> tuple[float, ...]:
+def _each(value: float | Sequence[float]) -> tuple[float, float, float]:
     """Three numbers; a library may also give one for all channels."""
-    return tuple(map(float, value)) if isinstance(value, Sequence) else (float(value),) * 3
+    red, green, blue = value if isinstance(value, Sequence) else (value,) * 3
+    return float(red), float(green), float(blue)
 
 
 def _square(size: int | Sequence[int]) -> int:

@@ -15,6 +15,9 @@ import sys
 from functools import partial
 from typing import Any
 
+import torch
+from torch import nn
+
 from unswayed.errors import UserError, check_known, unknown
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
@@ -114,7 +117,7 @@ def _literal(text: str) -> object:
         return text
 
 
-def _load(module: Any, state: dict[str, Any], where: str) -> None:
+def _load(module: nn.Module, state: dict[str, torch.Tensor], where: str) -> None:
     """Load a checkpoint under timm's names, or under those of the original code that timm itself can convert."""
     try:
         load_foreign(module, state, where)

@@ -4,6 +4,7 @@ model, which writes its answer."""
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import transformers
 from torch import nn
 
 from unswayed.errors import UserError, first_line
+from unswayed.files.whole import Json
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
@@ -83,8 +85,8 @@ class _Tower(nn.Module):
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
-        self.vision_model: Any = network.vision_model
-        self.visual_projection: Any = getattr(network, "visual_projection", None)
+        self.vision_model = network.get_submodule("vision_model")
+        self.visual_projection = dict(network.named_children()).get("visual_projection")
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         pooled = self.vision_model(pixel_values=pixels).pooler_output
@@ -109,7 +111,7 @@ def _transform(spec: Spec, processor: Any) -> Transform:
     return transform
 
 
-def _compare(spec: Spec, processor: Any, transform: Transform) -> None:
+def _compare(spec: Spec, processor: Callable[..., Json], transform: Transform) -> None:
     """Raises UserError if the library's processor and `transform` make different pixels of one picture."""
     # Coarse and fine waves, different in each channel, (320, 480, 3) uint8; the sides halve exactly.
     down, right = np.mgrid[:320, :480]

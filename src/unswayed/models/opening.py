@@ -8,7 +8,7 @@ import os
 import pkgutil
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from unswayed.errors import UserError, check_known, reason_of
 from unswayed.files.downloads import quick_hub
@@ -23,6 +23,8 @@ from .transforms import TRANSFORM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from typing_extensions import TypeIs
 
     from .answering import Answerer
     from .classifier import Classifier
@@ -182,12 +184,17 @@ def open_model(
     224
     """
     model = open_any(name, device=device, precision=precision, labels=labels, trust=trust)
-    if model.task != "classify":
+    if not classifies(model):
         raise UserError(
             f"{model.name} is no classifier: its task is `{model.task}`",
             allowed="a classifier; `evaluate`, `analyze`, `check` and `report` take models of every task",
         )
-    return cast("Classifier", model)
+    return model
+
+
+def classifies(model: Model) -> TypeIs[Classifier]:
+    """Whether a model is a classifier."""
+    return model.task == "classify"
 
 
 def open_any(
@@ -357,17 +364,16 @@ def describe_sources() -> dict[str, str]:
 
 def describe_model(spec: str) -> dict[str, object]:
     """One model's card, its transform also in words, and the layer of a classifier's heat maps."""
-    model: Any = open_any(spec, device="cpu")
+    model = open_any(spec, device="cpu")
     card = model.card()
-    classifies = model.task == "classify"
-    described = {
+    described: dict[str, object] = {
         "model": card["model"],
         "task": model.task,
-        **({"in words": str(model.transform)} if classifies else {}),
+        **({"in words": str(model.transform)} if classifies(model) else {}),
         "transform": card["transform"],
         "labels": f"{model.labels.name}, {len(model.labels)} classes: {', '.join(model.labels.classes[:3])} …",
     }
-    if classifies:
+    if classifies(model):
         try:
             described["heat layer"] = model.heat_layer.to_json()
         except Exception as error:  # of the network itself, which may not take pictures of the stated size

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,9 @@ def built(architecture: Architecture, state: Mapping[str, torch.Tensor], classes
 class _EmptyOnMeta(TorchFunctionMode):
     """Parameters that have no memory; the RegNets of torchvision read the values of other tensors to be built."""
 
-    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> object:
+    def __torch_function__(
+        self, func: Callable[..., object], types: object, args: tuple[object, ...] = (), kwargs: Json | None = None
+    ) -> object:
         return func(*args, **(kwargs or {}) | ({"device": "meta"} if func is torch.empty else {}))
 
 

@@ -6,12 +6,13 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from unswayed.errors import UserError, first_line, need
 
 if TYPE_CHECKING:
     import torch
+    from onnxruntime import InferenceSession
     from torch import nn
 
 
@@ -40,7 +41,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(module: nn.Module, record: Callable[[str, nn.Module, object, Any], None]) -> Iterator[None]:
+def watching(module: nn.Module, record: Callable[[str, nn.Module, object, torch.Tensor], None]) -> Iterator[None]:
     """A block in which `record(name, layer, inputs, output)` is called after each layer inside a network has run."""
     with contextlib.ExitStack() as hooks:
         for name, layer in module.named_modules():
@@ -60,7 +61,7 @@ def true_float32(device: torch.device | str) -> Iterator[None]:
     if torch.device(device).type != "cuda":
         yield
         return
-    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made when torch is imported
+    convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]  # made when torch is imported
     before, convolutions.fp32_precision = convolutions.fp32_precision, "ieee"
     try:
         yield
@@ -121,7 +122,7 @@ class CudaGraphs:
         return graph, given, answer
 
 
-def open_session(path: str | Path, extra: str = "models", kind: str = "network") -> Any:
+def open_session(path: str | Path, extra: str = "models", kind: str = "network") -> InferenceSession:
     """The network in an ONNX file, ready to run on the CPU.
 
     extra: of this package, for the error where onnxruntime is not installed; kind: what an error calls the file.

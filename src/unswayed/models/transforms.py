@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -209,10 +209,11 @@ COMMON = (*TRANSFORM, "labels", "layer")
 
 def transform_from(options: Mapping[str, str], base: Transform) -> Transform:
     """`base` with the settings that the options name: `?crop=240&mean=0.5&interpolation=bicubic`."""
-    return replace(base, **{name: _value(name, options[name]) for name in TRANSFORM if name in options})
+    values: Json = {name: _value(name, options[name]) for name in TRANSFORM if name in options}
+    return replace(base, **values)
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> int | float | bool | str | tuple[float, ...]:
     try:
         if name in ("resize", "crop"):
             return int(text)

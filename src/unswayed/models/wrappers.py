@@ -142,11 +142,8 @@ class ObjectCrop(nn.Module):
         start = round((side - self.crop) / 2)
         central = pixels[..., start : start + self.crop, start : start + self.crop]
         seen: list[torch.Tensor] = []
-        hook = self.layer.module(self.inner).register_forward_hook(lambda _, inputs, output: seen.append(output))
-        try:
+        with self.layer.module(self.inner).register_forward_hook(lambda _, inputs, output: seen.append(output)):
             logits: torch.Tensor = self.inner(central)
-        finally:
-            hook.remove()
         heat = self._heat(self.layer.as_maps(seen[-1]).float(), logits.argmax(1))
         middle, extent = boxes(heat)
         # From the central crop's unit square to the whole picture's.
