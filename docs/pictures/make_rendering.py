@@ -13,9 +13,8 @@ import numpy as np
 from unswayed.edits.composition import Pool
 from unswayed.edits.layers import realize
 from unswayed.edits.recipes import open_recipe
-from unswayed.rendering import RenderSettings, open_renderer
 from unswayed.rendering.layers import Backgrounds, Rendering
-from unswayed.rendering.removal import open_removal
+from unswayed.rendering.settings import RenderSettings, open_renderer, removal_of
 from unswayed.scene import frame
 from unswayed.sources import open_source
 
@@ -25,8 +24,8 @@ SCENES, SIDE, ACROSS, SEED = ("koala", "jaguar"), 170, 7, 11
 def main() -> None:
     source = open_source("sample")
     pool = Pool(source.ids, lambda scene_id: frame(source[scene_id]))
-    backgrounds = Backgrounds(pool, open_removal("patches"))
-    renderer = open_renderer(RenderSettings(steps=20, guide="lite:2"))
+    settings = RenderSettings(guide="lite:2")
+    backgrounds, renderer = Backgrounds(pool, removal_of(settings)), open_renderer(settings)
     items = open_recipe("imagenet-e").items
     tiles = []
     for scene_id in SCENES:

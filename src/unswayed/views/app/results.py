@@ -179,7 +179,7 @@ class Results:
 RECIPE = "size-0.1,size-0.05,position,direction,color-gray"
 MODELS = ("lite:0", "lite:1", "lite:2")
 COMMANDS = (
-    f"unswayed build sample -o benchmark --renderer paste --recipe {RECIPE}\n"
+    f"unswayed build sample -o benchmark --renderer paste --removal diffusion --recipe {RECIPE}\n"
     f"unswayed evaluate benchmark {' '.join(f'-m {model}' for model in MODELS)} -o predictions"
 )
 NOTE = (
@@ -206,7 +206,7 @@ class Remade:
         scene = frame(open_sample(row["source_id"]).scene)
         pool = Pool(sample_names(), lambda name: frame(open_sample(name).scene), SIDE)
         composition = Item("edit", chain).compose(scene, np.random.default_rng(row["seed"]), pool)
-        layers = realize(composition, Backgrounds(pool, remembered_removal("patches"), SIDE), row["seed"])
+        layers = realize(composition, Backgrounds(pool, remembered_removal("diffusion"), SIDE), row["seed"])
         [made] = Request(chain, renderer="paste").open_renderer().render([layers])
         return made.image if isinstance(made, Rendering) else None
 
