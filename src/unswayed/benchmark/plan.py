@@ -73,11 +73,7 @@ class Plan:
     settings: BuildSettings
 
     def __post_init__(self) -> None:
-        if not self.source.has_masks:
-            raise UserError(
-                f"'{self.source.spec}' has no masks, so its objects cannot be edited",
-                run=f"unswayed masks {self.source.spec.partition(':')[2]} -o MASKS",
-            )
+        self.source.require_masks(", so its objects cannot be edited")
         if any(item.name == SOURCE_EDIT for item in self.recipe.items):
             raise UserError(f"an edit of the recipe is named '{SOURCE_EDIT}', which is reserved for the source files")
         if not any(item.name == ORIGINAL_EDIT for item in self.recipe.items):

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from unswayed.errors import BadPicture, UserError, printable
+from unswayed.files.whole import Json
 from unswayed.models.chat_server import Budget, ChatServer, read_budget
 from unswayed.models.opening import Model
 from unswayed.models.vision_language import VisionLanguageModel
@@ -76,13 +76,13 @@ def begin(model: Model, pictures: Pictures, budget: Budget, tell: Callable[[str]
         )
 
 
-def summary(model: str, table: pa.Table, classes: int) -> tuple[dict[str, Any], str | None, list[str]]:
+def summary(model: str, table: pa.Table, classes: int) -> tuple[Json, str | None, list[str]]:
     """What became of the questions, for the card; a suspicion, if most of them have no answer; and remarks."""
     outcomes = Counter(table["outcome"].to_pylist())
     texts = zip(table["outcome"].to_pylist(), table["answer_text"].to_pylist(), strict=True)
     unmatched = Counter(printable(str(text))[:200] for outcome, text in texts if outcome == "unmatched")
     position = position_preference(table["choice_position"].drop_null().to_numpy(), classes)
-    counted: dict[str, Any] = {
+    counted: Json = {
         "outcomes": dict(outcomes.most_common()),
         "tokens": int(np.sum(table["tokens"].drop_null().to_numpy())),
         "unmatched": dict(unmatched.most_common(SHOWN)),

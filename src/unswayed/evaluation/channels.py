@@ -21,11 +21,11 @@ from unswayed.sources import Source
 from .measures import channel_localization, channel_table
 from .noise import at_input
 
+MapsOf = Callable[[torch.Tensor], torch.Tensor]
+
 
 @contextlib.contextmanager
-def activation_maps(
-    model: Classifier, layer: HeatLayer | None = None
-) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
+def activation_maps(model: Classifier, layer: HeatLayer | None = None) -> Iterator[MapsOf]:
     """A function from transformed inputs (N, 3, crop, crop) to the layer's maps (N, channels, h, w) float32.
 
     layer: the model's heat layer if None.
@@ -41,11 +41,8 @@ def activation_maps(
         model.logits(inputs)
         return seen[-1].float()
 
-    handle = chosen.module(model.module).register_forward_hook(hook)
-    try:
+    with chosen.module(model.module).register_forward_hook(hook):
         yield maps_of
-    finally:
-        handle.remove()
 
 
 def open_layer(model: Classifier, name: str | None) -> HeatLayer:
@@ -87,8 +84,7 @@ def study_channels(
     frame: Frame = "object",
 ) -> ChannelStudy:
     """Every channel of a layer (the heat layer if None) against every attribute of the source and the object itself."""
-    if not source.has_masks:
-        raise UserError(f"'{source.spec}' has no masks to compare channels with", run="unswayed masks FOLDER")
+    source.require_masks(" to compare channels with")
     chosen = open_layer(model, layer)
     sums: dict[str, tuple[np.ndarray, np.ndarray, int]] = {}
     seen: list[set[str]] = []
@@ -119,11 +115,7 @@ def study_channels(
 
 
 def channel_maps(
-    model: Classifier,
-    source: Source,
-    scene_id: str,
-    maps_of: Callable[[torch.Tensor], torch.Tensor],
-    frame: Frame = "object",
+    model: Classifier, source: Source, scene_id: str, maps_of: MapsOf, frame: Frame = "object"
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """One picture's activation maps (C, GRID, GRID), and the object's and its attributes' masks on the same grid."""
     image, regions = at_input(source[scene_id], model.transform.crop, frame)
@@ -169,9 +161,8 @@ def channel_examples(
 
 
 def _example(
-    model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: object, frame: Frame
+    model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: MapsOf, frame: Frame
 ) -> ChannelExample:
-    assert callable(maps_of)
     image, masks = at_input(source[scene_id], model.transform.crop, frame)
     heat = np.maximum(maps_of(model.from_pixels(torch.from_numpy(image)[None]))[0, channel].cpu().numpy(), 0)
     heat = cv2.resize(heat / max(float(heat.max()), 1e-6), image.shape[1::-1], interpolation=cv2.INTER_LINEAR)

@@ -184,13 +184,13 @@ def suspect_transform(
     places: (n,) which of the originals are tried; labels, right: (n,) their labels, and whether the model classifies
     them correctly with its own transform. Unless the accuracy is at chance, the difference must be beyond doubt.
     """
-    own, half, zero, one = model.transform, (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
+    own, halves, zeros, ones = model.transform, (0.5,) * 3, (0.0,) * 3, (1.0,) * 3
     swapped = "BGR" if own.channels == "RGB" else "RGB"
     common = {
         "ImageNet's mean and std": replace(own, mean=IMAGENET_MEAN, std=IMAGENET_STD, scale=1.0),
-        "mean 0.5 and std 0.5": replace(own, mean=half, std=half, scale=1.0),
-        "pixels in [0, 1] without mean and std": replace(own, mean=zero, std=one, scale=1.0),
-        "pixels in [0, 255] without mean and std": replace(own, mean=zero, std=one, scale=255.0),
+        "mean 0.5 and std 0.5": replace(own, mean=halves, std=halves, scale=1.0),
+        "pixels in [0, 1] without mean and std": replace(own, mean=zeros, std=ones, scale=1.0),
+        "pixels in [0, 255] without mean and std": replace(own, mean=zeros, std=ones, scale=255.0),
         f"channels as {swapped}": replace(own, channels=swapped),
     }
     variants = {name: replace(model, transform=other) for name, other in common.items() if other != own}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -100,14 +99,17 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
     ]
 
 
-class _SetsProbe(Probe):
+MaybeMasked = tuple[np.ndarray, np.ndarray | None]  # a picture, and its mask if it has one
+
+
+class _SetsProbe(Probe[MaybeMasked]):
     """Rows of the pictures of sets; each picture is loaded with its mask, if it has one."""
 
     def __init__(self, sets: Sets, path: Path, described: Json, keys: Sequence[str], schema: pa.Schema):
         super().__init__(ItemTable(path, {**described, "pictures": sets.described}, keys, schema, "picture"))
         self.sets = sets
 
-    def load(self, picture: str) -> tuple[np.ndarray, np.ndarray | None]:
+    def load(self, picture: str) -> MaybeMasked:
         _, row = self.sets.pictures[picture]
         return read_picture(row.path), None if row.mask is None else read_mask(row.mask)
 
@@ -135,7 +137,7 @@ class ScoresProbe(_SetsProbe):
         self.model, self.distance = model, distance
         self.head_inputs = self.held.enter_context(_head_inputs(model))
 
-    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[Json]:
+    def measure(self, picture: str, loaded: MaybeMasked) -> list[Json]:
         name, shown = self.sets.pictures[picture]
         image, mask = loaded
         logits = self.model.logits(self.model.prepare(image)[None]).cpu().numpy()
@@ -165,11 +167,11 @@ class FeaturesProbe(_SetsProbe):
         super().__init__(sets, Path(folder) / FEATURE_ROWS / "features.parquet", described, keys, FEATURE_SCHEMA)
         self.network = network
 
-    def measure(self, picture: str, loaded: tuple[np.ndarray, np.ndarray | None]) -> list[Json]:
+    def measure(self, picture: str, loaded: MaybeMasked) -> list[Json]:
         return [{**self.named(picture), "features": picture_features(self.network, loaded[0])}]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]:
     """A function that gives what the last linear layer read in the pass just made, (N, D) float32, or None."""
     heads = [
@@ -187,12 +189,8 @@ def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]
         seen.clear()
         return features[0].float().cpu().numpy() if len(features) == 1 and features[0].ndim == 2 else None
 
-    handle = heads[-1].register_forward_pre_hook(hook) if heads else None
-    try:
+    with heads[-1].register_forward_pre_hook(hook) if heads else contextlib.nullcontext():
         yield read
-    finally:
-        if handle is not None:
-            handle.remove()
 
 
 ADAPTED = "+bn-adapt"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -13,6 +12,7 @@ from unswayed.benchmark.exporting import ExportResult, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
 from unswayed.errors import UserError
+from unswayed.files.whole import Json
 from unswayed.sources.coco import read_objects, run_length_mask
 
 from .facts import ORIGINAL, SOURCE
@@ -20,6 +20,8 @@ from .model_cards import KEYS
 from .predictions import columns_of, each_model
 
 FLIPS = "flips"
+# The predicted class, its probability, whether the picture is a flip, the model, and the box of what it found.
+Prediction = tuple[str, float | None, bool, str, Sequence[float] | None]
 
 
 def write_fiftyone(
@@ -42,10 +44,10 @@ def write_fiftyone(
     dataset.default_mask_targets = {255: "object"}
     # As text, since the database takes no dots in the names of fields.
     dataset.info = {"benchmark": str(benchmark.root.resolve()), "card": json.dumps(benchmark.card)}
-    groups: dict[str, Any] = {}
+    groups = {row["source_id"]: fiftyone.Group() for row in rows}
     samples = []
     for row in rows:
-        group = groups.setdefault(row["source_id"], fiftyone.Group())
+        group = groups[row["source_id"]]
         sample = fiftyone.Sample(
             filepath=str((benchmark.root / row["path"]).resolve()),
             group=group.element(_slice(row)),
@@ -84,7 +86,7 @@ def _place(box: Sequence[float], side: int) -> list[float]:
     return [left, top, right - left, bottom - top]
 
 
-def _others(row: dict[str, Any], benchmark: Benchmark) -> list[Any]:
+def _others(row: Json, benchmark: Benchmark) -> list[object]:
     """The other objects of a picture with their boxes and, inside them, their masks."""
     import fiftyone
 
@@ -97,17 +99,17 @@ def _others(row: dict[str, Any], benchmark: Benchmark) -> list[Any]:
     return detections
 
 
-def _slice(row: dict[str, Any]) -> str:
+def _slice(row: Json) -> str:
     """The name of a picture's slice, without dots: the database takes none (`size-0_05`, `position-run1`)."""
     name = row["edit"] if row["run"] == 0 else f"{row['edit']}-run{row['run']}"
     return name.replace(".", "_")
 
 
-def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Any]]:
+def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Prediction]]:
     """By sample id and field: the predicted class, its probability, whether the picture is a flip, the model, and the
     box of what a detector or segmenter found."""
     classes = benchmark.labels.classes
-    fields: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Prediction]] = {}
     for field, model, row in _predicted(folder):
         index = row["predicted"]
         label = classes[index] if 0 <= index < len(classes) else "nothing" if index == -1 else str(index)
@@ -119,7 +121,7 @@ def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Any]]:
     return fields
 
 
-def _predicted(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _predicted(folder: Path) -> Iterator[tuple[str, str, Json]]:
     columns = ["model", *KEYS, "sample_id", "predicted", "probability", "correct"]
     columns += ["box"] if "box" in columns_of(folder) else []
     for model, rows in each_model(folder, columns):

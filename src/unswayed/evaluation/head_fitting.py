@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 
 from unswayed.choices import Convention, Frame, check_choice, one_line, takes
-from unswayed.errors import UserError
+from unswayed.files.whole import Json
 from unswayed.models import open_model
 from unswayed.models.heads import PRESETS, Training, keys_of
 from unswayed.models.heads import fit_head as fit
@@ -32,7 +32,7 @@ class FittedHead:
     """A head's folder, its card, and the pictures that could not be used with their reasons."""
 
     folder: Path
-    card: dict[str, Any]
+    card: Json
     failures: dict[str, str]
 
 
@@ -58,10 +58,7 @@ def fit_head(
     scenes = open_source(source).select(settings.limit, settings.classes, per_class=settings.per_class)
     if settings.ablate is not None:
         check_choice("region to ablate", settings.ablate, Literal["background"])
-        if not scenes.has_masks:
-            raise UserError(
-                f"'{scenes.spec}' has no masks, so its backgrounds cannot be gray", run="unswayed masks FOLDER"
-            )
+        scenes.require_masks(", so its backgrounds cannot be gray")
     base, released = open_model(model, device=settings.device), settings.preset == "released"
     if released:
         base = base.without_normalization()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from unswayed.tasks import OVERLAP, Task
 
 NOTHING = -1  # the predicted class where nothing, or nothing that the benchmark has a class for, was found
 MOST_BOXES = 100  # of a picture that are stored, as COCO's evaluation counts them
-Columns = dict[str, Any]
+Columns = dict[str, object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +61,9 @@ def box_overlaps(boxes: np.ndarray, other: Sequence[float]) -> np.ndarray:
     return inside / np.maximum(whole - inside, 1e-9)
 
 
-def mask_overlap(one: np.ndarray, two: np.ndarray) -> float:
+def mask_overlap(mask: np.ndarray, other: np.ndarray) -> float:
     """The IoU of two masks (H, W) bool; 0 if both are empty."""
-    return float((one & two).sum() / max(1, (one | two).sum()))
+    return float((mask & other).sum() / max(1, (mask | other).sum()))
 
 
 def judged_rows(
@@ -178,7 +177,7 @@ class _Found:
         if match is None and len(instead):
             chosen = int(instead[0])
         other = NOTHING if chosen is None else mapping.target_of(int(self.classes[chosen]))
-        columns = {
+        columns: Columns = {
             "predicted": label if match is not None else NOTHING if other == label else other,
             "probability": 0.0 if chosen is None else _number(self.scores[chosen]),
             "true_probability": 0.0 if match is None else _number(self.scores[match]),

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -126,7 +126,7 @@ def picture_hashes(values: Iterable[object]) -> list[str]:
     return [digest[:_DIGITS] for digest in hash_values(values)]
 
 
-def rows_of(root: Path, manifest: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
+def rows_of(root: Path, manifest: Iterable[Json]) -> tuple[Picture, ...]:
     """Return the finished pictures in the rows of a benchmark's manifest, in their order."""
     finished = [row for row in manifest if row["status"] == "ok"]
     hashes = picture_hashes([[row.get("sha256") or row["sample_id"]] for row in finished])
@@ -286,7 +286,7 @@ def identity_in(card: Mapping[str, object]) -> Json | None:
 
 
 def identity_differences(
-    first: Mapping[str, Any] | None, second: Mapping[str, Any] | None, words: tuple[str, str], shared: int | None = None
+    first: Json | None, second: Json | None, words: tuple[str, str], shared: int | None = None
 ) -> list[str]:
     """Return a line for each difference between two identities.
 
@@ -325,8 +325,8 @@ def require_one_benchmark(cards: Mapping[str, Mapping[str, object]], models: Ite
 
 
 def require_same_benchmark(
-    one: Mapping[str, object] | None,
-    two: Mapping[str, object] | None,
+    first: Mapping[str, object] | None,
+    second: Mapping[str, object] | None,
     names: tuple[str, str],
     shared: int | None = None,
 ) -> None:
@@ -335,7 +335,7 @@ def require_same_benchmark(
     names: the names of the two in the message; shared: how many photographs both have, if that is known.
     """
     words = ("for the first", "for the second")
-    lines = identity_differences(identity_in(one or {}), identity_in(two or {}), words, shared)
+    lines = identity_differences(identity_in(first or {}), identity_in(second or {}), words, shared)
     if lines:
         raise UserError(
             f"{names[0]} and {names[1]} were evaluated on different benchmarks:\n  " + "\n  ".join(lines),
@@ -344,7 +344,7 @@ def require_same_benchmark(
         )
 
 
-def require_room(folder: Path, identity: Mapping[str, object], rows: Sequence[Picture]) -> None:
+def require_room(folder: Path, identity: Json, rows: Sequence[Picture]) -> None:
     """Refuse a folder with predictions for another benchmark; a benchmark that has only grown counts as the same."""
     looked_at = {identity["sha256"]}
     for path in sorted(folder.glob("*.parquet")):
@@ -364,8 +364,8 @@ def require_room(folder: Path, identity: Mapping[str, object], rows: Sequence[Pi
 
 def stored_differences(
     path: Path,
-    stated: Mapping[str, Any],
-    identity: Mapping[str, Any],
+    stated: Json,
+    identity: Json,
     rows: Sequence[Picture],
     words: tuple[str, str],
     whole: bool = False,
@@ -412,9 +412,10 @@ def chance_in(card: Mapping[str, object]) -> float:
     return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
 
 
-def doubted_share_in(card: Mapping[str, Any]) -> float:
+def doubted_share_in(card: Mapping[str, object]) -> float:
     """Return the share of the photographs whose masks were made automatically and are unsure, in [0, 1]."""
-    masks = (card.get("benchmark") or {}).get("masks")
+    benchmark = card.get("benchmark")
+    masks = benchmark.get("masks") if isinstance(benchmark, Mapping) else None
     if masks is None or not fits(masks, _Masks):
         return 0.0
     return min(max(masks["below_limit"], 0.0) / max(masks["of"], 1), 1.0)

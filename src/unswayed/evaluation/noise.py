@@ -232,7 +232,11 @@ class NoiseSettings:
         check_choice("convention", self.convention, Convention)
 
 
-class NoiseProbe(Probe):
+# A label, notes, the picture and the masks of its regions.
+LabeledPicture = tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]
+
+
+class NoiseProbe(Probe[LabeledPicture]):
     """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first."""
 
     def __init__(
@@ -243,10 +247,7 @@ class NoiseProbe(Probe):
         settings: NoiseSettings,
         batch_size: int | None = None,
     ) -> None:
-        if not source.has_masks:
-            raise UserError(
-                f"'{source.spec}' has no masks, so noise cannot be added to the object", run="unswayed masks FOLDER"
-            )
+        source.require_masks(", so noise cannot be added to the object")
         self.model, self.source, self.settings = model, source, settings
         self.mapping = source_mapping(model, source)
         kind = str(model.device).partition(":")[0]
@@ -261,12 +262,12 @@ class NoiseProbe(Probe):
         super().__init__(ItemTable(Path(folder) / KIND / f"{model.slug}.parquet", described, source.ids, SCHEMA))
         self.held.enter_context(kept_heap(kind))
 
-    def load(self, picture: str) -> tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]:
+    def load(self, picture: str) -> LabeledPicture:
         scene = self.source[picture]
         crop, settings = self.model.transform.crop, self.settings
         return (labeled(scene), noted(scene), *at_input(scene, crop, settings.frame, settings.convention))
 
-    def measure(self, picture: str, loaded: tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]) -> list[Json]:
+    def measure(self, picture: str, loaded: LabeledPicture) -> list[Json]:
         label, notes, image, masks = loaded
         rows = noise_rows(self.model, picture, image, masks, self.mapping, label, self.settings, self.batch_size)
         shared = {"model": self.model.name, "source_id": picture, "label": label, "notes": notes}

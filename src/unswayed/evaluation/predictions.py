@@ -200,7 +200,7 @@ def _names(frame: pl.DataFrame) -> list[str]:
     return sorted(names)
 
 
-def _require(there: Any, columns: Sequence[str], where: str) -> None:
+def _require(there: Sequence[str], columns: Sequence[str], where: str) -> None:
     missing = [name for name in columns if name not in there]
     if missing:
         raise UserError(
@@ -251,7 +251,10 @@ class Overlap:
 
     def to_json(self) -> Json:
         """Return the counts for a JSON file."""
-        each = {name: {"photographs": one, "pictures": two} for name, (one, two) in self.each.items()}
+        each = {
+            name: {"photographs": photographs, "pictures": pictures}
+            for name, (photographs, pictures) in self.each.items()
+        }
         return {"photographs": self.photographs, "pictures": self.pictures, "of": each}
 
 
@@ -322,13 +325,13 @@ class FoundBenchmark:
 
     root: Path | None = None
     manifest: pl.DataFrame | None = None
-    card: Mapping[str, Any] = field(default_factory=dict)
+    card: Json = field(default_factory=dict)
     absent: tuple[str, ...] = ()
 
 
 def find_benchmark(
     predictions: Predictions,
-    cards: Mapping[str, Mapping[str, Any]],
+    cards: Mapping[str, Json],
     given: str | Path | None = None,
     models: Sequence[str] | None = None,
 ) -> FoundBenchmark:
@@ -382,9 +385,7 @@ def _is_foreign(path: str, predictions: Predictions) -> bool:
     return is_frame(predictions) or not address(place_of(predictions)).startswith(f"{bucket}/")
 
 
-def _differences(
-    predictions: Predictions, stated: Sequence[Mapping[str, Any]], root: Path, card: Mapping[str, Any]
-) -> list[str]:
+def _differences(predictions: Predictions, stated: Sequence[Json], root: Path, card: Json) -> list[str]:
     """Return what differs between a benchmark and the one of the cards; nothing if one of them fits it."""
     identities = {stored["sha256"]: (stored, model) for model in stated if (stored := identity_in(model)) is not None}
     if not identities:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
 
 import pyarrow as pa
 import torch
@@ -43,7 +43,7 @@ JOURNALS = ".journals"
 Loaded = TypeVar("Loaded")
 
 
-class Probe:
+class Probe(Generic[Loaded]):
     """The rows of every picture of a table; a subclass says how a picture is loaded and what its rows are.
 
     A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with its reason and
@@ -53,13 +53,13 @@ class Probe:
     def __init__(self, table: ItemTable) -> None:
         self.table, self.held = table, contextlib.ExitStack()
 
-    def load(self, picture: str) -> Any:
+    def load(self, picture: str) -> Loaded:
         raise NotImplementedError
 
-    def measure(self, picture: str, loaded: Any) -> list[Json]:
+    def measure(self, picture: str, loaded: Loaded) -> list[Json]:
         raise NotImplementedError
 
-    def __enter__(self) -> Probe:
+    def __enter__(self) -> Probe[Loaded]:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -98,31 +97,29 @@ def explainer(
 
     name, most = METHODS[method]
     layer = model.heat_layer
-    frozen = contextlib.ExitStack()
-    frozen.enter_context(evaluating(model.module))
-    cam: Any = getattr(pytorch_grad_cam, name)(
-        model=model.module, target_layers=[layer.module(model.module)], reshape_transform=layer.reshape_transform
-    )
-    if hasattr(cam, "batch_size"):
-        cam.batch_size = batch_size
+    with evaluating(model.module):
+        cam = getattr(pytorch_grad_cam, name)(
+            model=model.module, target_layers=[layer.module(model.module)], reshape_transform=layer.reshape_transform
+        )
+        if hasattr(cam, "batch_size"):
+            cam.batch_size = batch_size
 
-    def explain(inputs: torch.Tensor, targets: Sequence[int] | None = None) -> np.ndarray:
-        wanted = None if targets is None else [ClassifierOutputTarget(int(target)) for target in targets]
-        step = most or max(1, len(inputs))
-        maps = []
-        for start in range(0, len(inputs), step):
-            chunk = slice(start, start + step)
-            # The model's weights are frozen: gradients flow only if the input requires them.
-            part = inputs[chunk].to(model.device).detach().requires_grad_(True)
-            maps.append(cam(input_tensor=part, targets=None if wanted is None else wanted[chunk]))
-        return unit_peak(np.concatenate(maps)) if maps else np.zeros((0, *inputs.shape[-2:]), np.float32)
+        def explain(inputs: torch.Tensor, targets: Sequence[int] | None = None) -> np.ndarray:
+            wanted = None if targets is None else [ClassifierOutputTarget(int(target)) for target in targets]
+            step = most or max(1, len(inputs))
+            maps = []
+            for start in range(0, len(inputs), step):
+                chunk = slice(start, start + step)
+                # The model's weights are frozen: gradients flow only if the input requires them.
+                part = inputs[chunk].to(model.device).detach().requires_grad_(True)
+                maps.append(cam(input_tensor=part, targets=None if wanted is None else wanted[chunk]))
+            return unit_peak(np.concatenate(maps)) if maps else np.zeros((0, *inputs.shape[-2:]), np.float32)
 
-    try:
-        yield explain
-    finally:
-        # The library's own context manager swallows an IndexError; this one lets every error through.
-        cam.activations_and_grads.release()
-        frozen.close()
+        try:
+            yield explain
+        finally:
+            # The library's own context manager swallows an IndexError; this one lets every error through.
+            cam.activations_and_grads.release()
 
 
 def unit_peak(maps: np.ndarray) -> np.ndarray:
@@ -181,7 +178,7 @@ class MaskedPicture:
     mask_origin: MaskOrigin | None = None
 
 
-class SaliencyProbe(Probe):
+class SaliencyProbe(Probe[MaskedPicture]):
     """FOLDER/saliency/<model>.parquet: alignment of the predicted class's heat map with the object.
 
     A source's pictures go into the model whole in the given framing, as for noise; a benchmark's pictures, edits
@@ -240,8 +237,7 @@ def scene_pictures(
     source: Source, model: Classifier, frame: Frame = "object"
 ) -> tuple[Callable[[str], MaskedPicture], LabelMapping]:
     """A loader by scene id, with whole pictures at the model's input size, and the mapping to their classes."""
-    if not source.has_masks:
-        raise UserError(f"'{source.spec}' has no masks to compare heat maps with", run="unswayed masks FOLDER")
+    source.require_masks(" to compare heat maps with")
 
     def load(scene_id: str) -> MaskedPicture:
         scene = source[scene_id]

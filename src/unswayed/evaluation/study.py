@@ -61,7 +61,7 @@ class Regions:
 
     model: str
     classes: Sequence[str]
-    found: list[Region]
+    regions: list[Region]
 
 
 @dataclass(frozen=True, eq=False)

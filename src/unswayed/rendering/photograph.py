@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import numpy as np
 from PIL import Image
@@ -85,11 +85,7 @@ class Request(RenderSettings):
     def open_pool(self) -> Source:
         """The source that random backgrounds and occluders come from."""
         source = open_source(self.pool)
-        if not source.has_masks:
-            raise UserError(
-                f"'{source.spec}' has no masks, so its objects cannot be removed from their backgrounds",
-                run=f"unswayed masks {source.spec.partition(':')[2]} -o MASKS",
-            )
+        source.require_masks(", so its objects cannot be removed from their backgrounds")
         return source
 
     @property
@@ -108,7 +104,7 @@ class Request(RenderSettings):
         return renderer.passes(max((edit.blends_from for edit in self.chain), default=0.0), regenerated)
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> Request:
+    def from_json(value: Json) -> Request:
         require_fields(value, _REQUEST, "the request")
         kinds = {name: kind for name, kind in get_type_hints(RenderSettings).items() if name in value["options"]}
         require_fields(value["options"], kinds, "the options of the request")

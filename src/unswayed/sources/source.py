@@ -79,6 +79,12 @@ class Source:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def require_masks(self, why: str) -> None:
+        """Raise UserError if there are no masks; why: what they are needed for, as the end of the sentence."""
+        if not self.has_masks:
+            run = f"unswayed masks {self.spec.partition(':')[2]} -o MASKS"
+            raise UserError(f"'{self.spec}' has no masks{why}", run=run)
+
     def check_usable(self) -> None:
         """Raise UserError, before any network is loaded, if there are only a few scenes and none can be read."""
         reasons = []

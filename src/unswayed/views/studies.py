@@ -208,12 +208,12 @@ def write_study_pictures(study: Study) -> list[str]:
     for slug, regions in study.regions.items():
         folder = study.folder / "spurious" / slug
         names = read_json(folder / "names.json") if (folder / "names.json").is_file() else {}
-        page = spurious_page(regions.found, regions.model, regions.classes, names)
-        sheet = spurious_sheet(regions.found, regions.classes, names)
+        page = spurious_page(regions.regions, regions.model, regions.classes, names)
+        sheet = spurious_sheet(regions.regions, regions.classes, names)
         write_bytes(folder / "gallery.html", page.encode())
         write_bytes(folder / "gallery.png", figure_bytes(sheet, "png"))
-        clusters = len({region.cluster for region in regions.found})
-        lines.append(f"{folder / 'gallery.html'}: {len(regions.found)} pictures in {clusters} rows")
+        clusters = len({region.cluster for region in regions.regions})
+        lines.append(f"{folder / 'gallery.html'}: {len(regions.regions)} pictures in {clusters} rows")
     for slug, channels in study.channels.items():
         write_bytes(study.folder / "channels" / f"{slug}.png", figure_bytes(channel_sheet(channels), "png"))
     return lines
