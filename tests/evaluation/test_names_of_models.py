@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from unswayed.analyses.drops.drop import dropped_accuracy
 from unswayed.analyses.drops.gate import check
 from unswayed.errors import UserError
 from unswayed.evaluation import cards, read_predictions, run_evaluation
-from unswayed.evaluation.model_cards import read_failures
+from unswayed.evaluation.evaluation import record_failure
+from unswayed.evaluation.model_cards import FAILED, read_failures
 from unswayed.models import Classifier, Transform, open_model
+from unswayed.specs import slug_of
 
 
 def test_an_alias_is_the_name_in_tables_and_the_spec_stays(benchmark: Path, own_models: str, tmp_path: Path) -> None:
@@ -132,6 +135,21 @@ def test_a_misspelled_name_is_forgotten_once_a_run_succeeds(benchmark: Path, own
     assert len(read_failures(tmp_path)) == 1
     assert not run_evaluation(benchmark, [own_models + "good"], tmp_path).failed
     assert read_failures(tmp_path) == []
+
+
+@pytest.mark.parametrize("jump", [-86400, 86400])
+def test_no_failure_is_lost_or_kept_because_the_clock_jumped(
+    jump: int, benchmark: Path, own_models: str, tmp_path: Path
+) -> None:
+    def fail(name: str) -> None:
+        record_failure(tmp_path, name, UserError("no such model"))
+        file = tmp_path / f"{slug_of(name)}{FAILED}"
+        os.utime(file, (file.stat().st_mtime + jump,) * 2)
+
+    fail("before")
+    done = run_evaluation(benchmark, [own_models + "good"], tmp_path, progress=lambda *_: fail("another run"))
+    assert not done.failed
+    assert [name for name, *_ in read_failures(tmp_path)] == ["another run"]
 
 
 def test_a_classifier_is_shown_in_one_line() -> None:

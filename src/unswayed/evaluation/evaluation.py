@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 import warnings as python_warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -170,7 +169,7 @@ class EvaluationRun:
         self.stored_as: dict[str, str] = {}
 
     def run(self) -> Evaluation:
-        started, specs = time.time(), self.evaluator.specs
+        earlier, specs = _failures(self.folder), self.evaluator.specs
         try:
             ours = [name for name in specs if self._lock(name)]
             refresh(self.folder)
@@ -187,7 +186,10 @@ class EvaluationRun:
         with contextlib.suppress(OSError):
             (self.folder / PARTS).rmdir()  # once it is empty
         if not self.failed:
-            _forget_failures(self.folder, started)
+            for path, *_ in earlier & _failures(self.folder):  # such as a misspelled name
+                if not path.with_name(path.name.removesuffix(FAILED) + ".parquet").is_file():
+                    with contextlib.suppress(OSError):
+                        remove_file(path)
         order = dict.fromkeys([*specs, *self.became])
         kinds: Json = {
             kind: tuple(name for name in order if self.became.get(name) == kind)
@@ -411,13 +413,13 @@ def record_failure(folder: Path, name: str, error: BaseException) -> str:
     return reason
 
 
-def _forget_failures(folder: Path, before: float) -> None:
-    """Remove earlier records of models that failed and have no predictions, such as a misspelled name."""
+def _failures(folder: Path) -> set[tuple[Path, int, int]]:
+    """The records of models that failed, each with what tells it from a later one, whatever the clock says."""
+    found = set()
     for path in folder.glob(f"*{FAILED}"):
-        with contextlib.suppress(OSError):
-            predictions = path.with_name(path.name.removesuffix(FAILED) + ".parquet")
-            if path.stat().st_mtime < before and not predictions.is_file():
-                remove_file(path)
+        with contextlib.suppress(OSError):  # another run has just removed it
+            found.add((path, path.stat().st_ino, path.stat().st_mtime_ns))
+    return found
 
 
 def _answers(model: OpenedModel, table: pa.Table) -> tuple[dict[str, object], str | None, list[str]]:
