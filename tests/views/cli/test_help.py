@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import typer
 
 from command_line import refusal, run_cli
-from unswayed.views.cli import COMMANDS
+from unswayed.views.cli import COMMANDS, build_app
+
+ROOT = Path(__file__).parents[3]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
 
 
 def test_help_lists_every_command_once_in_pipeline_order_under_its_group():
@@ -79,3 +85,21 @@ def test_the_help_of_a_command_begins_with_its_line_in_the_list():
         for name, line in panel.items():
             shown = run_cli(name, "--help", env={"COLUMNS": "200"}).stdout
             assert line.replace("`", "") in " ".join(shown.split()), name
+
+
+def test_every_option_that_a_page_gives_a_command_exists():
+    app = typer.main.get_command(build_app())
+    options = {
+        name: {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for name in (name for panel in COMMANDS.values() for name in panel)
+        if (command := app.get_command(typer.Context(app), name)) is not None
+    }
+    given = [
+        (page.name, name, option)
+        for page in PAGES
+        for name, rest in re.findall(r"unswayed ([a-z-]+)((?:[^\n`|;#]|\\\n)*)", page.read_text(encoding="utf-8"))
+        for option in re.findall(r"(?<=\s)(--[a-z][a-z-]+|-[a-zA-Z])(?=[\s=,]|$)", re.split(r"&&|\)", rest)[0])
+        if name in options
+    ]
+    assert len(given) > 300
+    assert [found for found in given if found[2] not in options[found[1]] | {"--help"}] == []
