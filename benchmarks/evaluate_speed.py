@@ -3,7 +3,7 @@
     python benchmarks/evaluate_speed.py                                    # CPU: EfficientNet-Lite 0, 1, 2
     python benchmarks/evaluate_speed.py BENCH --device cuda --pictures 5000   # GPU: ResNets with random weights
 
-BENCH is a benchmark or a folder of photographs, by default the sample; `--pictures N` repeats what is there. The plain
+BENCH is a benchmark; by default, the photographs of the sample are classified. `--pictures N` repeats them. The plain
 loop is what people write: a thread for each core decodes with OpenCV, one batch ahead of the network, and the top
 classes are counted; it reads no masks and stores nothing. Throughput is that after the first batch. The last lines
 compare three models with their passes and one decoding pass, each timed alone in the way of `evaluate`.
@@ -25,18 +25,16 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 BEGUN = time.perf_counter()
 NETWORKS = ("resnet18", "resnet34", "resnet50")  # on a GPU, with random weights
-CLASSES = ("n02085620", "n02099601", "n02123045", "n02129165", "n02391049", "n02504458", "n03792782", "n04285008")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", nargs="?", help="a benchmark or a folder of photographs; default: the sample")
+    parser.add_argument("source", nargs="?", help="a benchmark; default: the photographs of the sample")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pictures", type=int, default=None, help="default: 256 on a CPU, 5000 on a GPU")
     parser.add_argument("--repeats", type=int, default=3, help="each way is timed so often, the median counts")
@@ -107,17 +105,22 @@ def timed(**request: Any) -> dict[str, float]:
 
 
 def made_benchmark(source: str | None, folder: Path, count: int) -> str:
-    """The spec of `count` pictures: a benchmark whose rows are repeated, or a folder of linked photographs."""
-    given = Path(source) if source else Path(str(resources.files("unswayed.data") / "sample"))
-    if not (given / "benchmark.json").is_file():
-        found = sorted(path for path in given.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
-        found = [path for path in found if path.suffix == ".jpg" or not path.with_suffix(".jpg").exists()]  # no masks
+    """The spec of `count` pictures: a benchmark whose rows are repeated, or links to the sample's photographs.
+
+    They have their true labels: with others, `evaluate` looks for the transform that is wrong, by classifying the
+    first pictures with five more.
+    """
+    if source is None:
+        from unswayed.sources import open_source
+
+        sample = open_source("sample")
         for number in range(count):
-            place = folder / CLASSES[number % len(CLASSES)]
+            entry = sample.entries[number % len(sample.entries)]
+            place = folder / sample.labels.wnids[entry.label]
             place.mkdir(parents=True, exist_ok=True)
-            path = found[number % len(found)]
-            (place / f"{number:06}{path.suffix}").symlink_to(path.resolve())
+            (place / f"{number:06}.jpg").symlink_to(entry.image)
         return f"images:{folder}"
+    given = Path(source)
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
