@@ -93,7 +93,7 @@ def _style(row: Row) -> str:
 
 
 _WHITE_BOX = "white-box: the edit was made to attack this model; left out of all models' averages."
-_VALID = "valid: on the pictures alone whose validity is 0.5 or more."
+_VALID = "valid: the drop on those pictures alone whose validity is 0.5 or more."
 _HUMAN = Column(
     "human %",
     100 * pl.col("human_accuracy"),
@@ -175,7 +175,8 @@ def _title(frame: pl.DataFrame, by: str | None) -> str:
 
 def _notes(frame: pl.DataFrame, compact: bool) -> str:
     relative = "relative: the drop in % of the accuracy on the originals"
-    tested = "raw: without it; p: of the first number, corrected over all edits (Holm), an average's by itself"
+    tested = "raw: without it; p: of the first number, corrected over all edits (Holm), an average's by itself; a "
+    tested += "drop is certain if its p is below 0.05 and its interval leaves out 0"
     notes = f"{_POINTS}; {tested if compact else relative}."
     averages = frame.drop_nulls("edits")
     if averages.height:
