@@ -116,6 +116,8 @@ def test_what_cannot_be_made_says_why(tmp_path, tmp_path_factory):
     cv2.imwrite(str(small_mask), np.full((50, 60), 255, np.uint8))
     with pytest.raises(UserError, match="needs a diffusion network.*\n.*--renderer diffusion"):
         made(pasted(background="simple"), tmp_path / "out.png")
+    with pytest.raises(UserError, match="^words are drawn by a pipeline.*--renderer diffusers:NAME_OR_FOLDER.$"):
+        made(pasted(background="a beach at sunset"), tmp_path / "out.png")
     with pytest.raises(UserError, match="the edit is not possible for dog: size 0.9"):
         made(pasted(size="0.9"), tmp_path / "out.png")
     with pytest.raises(UserError, match="ends in .png"):

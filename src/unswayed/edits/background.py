@@ -140,7 +140,7 @@ KINDS = {
     "picture": "object on the central square of a picture file",
     **{name: f"object on a pattern drawn by code, {name}" for name in TEXTURES},
 }
-NEEDS_WORDS = "it is drawn from words by a pipeline that reads them (--renderer diffusers:NAME_OR_FOLDER)"
+NEEDS_WORDS = "words are drawn by a pipeline that reads them (--renderer diffusers:NAME_OR_FOLDER)"
 DESCRIBED = "a description in words, in which {class} stands for the photograph's class"
 STRENGTHS = {"simple": -20.0, "complex": 20.0, "adversarial": 20.0}
 

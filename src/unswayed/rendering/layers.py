@@ -130,8 +130,8 @@ def forecast(renderer: Renderer, passes: int) -> str | None:
 
 
 def no_network(needed: str) -> Refusal:
-    """The answer for a picture that cannot be pasted; needed: why."""
-    return Refusal(f"needs a diffusion network: {needed}")
+    """The answer for a picture that cannot be pasted; needed: why, perhaps with the renderer that can draw it."""
+    return Refusal(needed if "--renderer" in needed else f"needs a diffusion network: {needed}")
 
 
 def feathered(alpha: np.ndarray, feather: float) -> np.ndarray:

@@ -243,8 +243,8 @@ def render_chain(
     composition, layers = compose(request, scene, remove)
     [answer] = renderer.render([layers])
     if isinstance(answer, Refusal):
-        run = "unswayed edit … --renderer diffusion" if request.renderer == "paste" else None
-        raise UserError(answer.reason, run=run)
+        network = answer.reason.startswith("needs a diffusion network")
+        raise UserError(answer.reason, run="unswayed edit … --renderer diffusion" if network else None)
     return composition, layers, answer
 
 

@@ -38,10 +38,11 @@ def folder_of(name: str) -> Path:
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except Exception:
+        fetch = f"unswayed weights fetch diffusers:{name}, which first says how large it is"
         raise UserError(
             f"'{name}' is neither a folder nor a pipeline that was downloaded",
             allowed="a folder with model_index.json, or OWNER/NAME of the Hugging Face Hub",
-            run=f"unswayed weights fetch diffusers:{name}, which first says how large it is",
+            run=None if local.is_absolute() else fetch,
         ) from None
 
 
