@@ -62,48 +62,43 @@ def plan(pilot: Predictions | None, settings: PlanSettings) -> PhotographPlan:
             f"Pilot: {name}, {most:,} photographs. Its drops are themselves estimates: they are computed as if half a "
             "photograph more had been lost and half a one gained, and so differ a little from those of `analyze`."
         )
-    how = {name: getattr(settings, name) for name in ("max_drop", "power", "level", "tests", "seed")}
     own_drop = pilot is not None and not asked
-    table = plan_photographs(designs, photographs=numbers, drops=settings.drop, own_drop=own_drop, **how)
+    table = plan_photographs(designs, replace(settings, photographs=numbers), own_drop=own_drop)
     return PhotographPlan(table, assumptions)
 
 
+@takes(PlanSettings)
 def plan_photographs(
-    designs: dict[tuple[str, str], Design],
-    *,
-    photographs: Sequence[int] = (),
-    drops: Sequence[float] = (),
-    own_drop: bool = False,
-    max_drop: float | None = None,
-    power: float = 0.8,
-    level: float = 0.95,
-    tests: int = 1,
-    seed: int = 0,
+    designs: dict[tuple[str, str], Design], settings: PlanSettings, *, own_drop: bool = False
 ) -> pl.DataFrame:
     """One row per question and design: model, edit, question, drop, discordance, runs, photographs, power, simulated.
 
-    designs: (model, edit) -> design, from `pilot_designs` or a guess. photographs: for each number, the smallest drop
-    that it shows; drops (points): for each, how many photographs show it; own_drop: also for the design's own drop;
-    max_drop (points): how many photographs let `check --max-drop` pass if the design's drop is the true one.
-    power: the wanted chance; the columns `power` and `simulated` are the computed and the simulated chances at
-    that number. tests: how many tests share the error rate 1 - level.
+    designs: (model, edit) -> design, from `pilot_designs` or a guess. Of the settings, photographs: for each number,
+    the smallest drop that it shows; drop (points): for each, how many photographs show it; own_drop: also for the
+    design's own drop; max_drop (points): how many photographs let `check --max-drop` pass if the design's drop is the
+    true one; power: the wanted chance, and the columns `power` and `simulated` are the computed and the simulated
+    chances at that number; tests: how many tests share the error rate 1 - level.
     """
+    power, level, max_drop, seed = settings.power, settings.level, settings.max_drop, settings.seed
     if not 0.5 <= power < 1:
         raise UserError(f"the power is {power:g}", allowed="0.5 to below 1, such as 0.8")
     if not 0.5 <= level < 1:
         raise UserError(f"the level is {level:g}", allowed="0.5 to below 1, such as 0.95")
-    if tests < 1:
-        raise UserError(f"the number of tests is {tests}", allowed="1 or more")
-    alpha = (1 - level) / tests
+    if settings.tests < 1:
+        raise UserError(f"the number of tests is {settings.tests}", allowed="1 or more")
+    alpha = (1 - level) / settings.tests
     rows: list[Row] = []
     for (model, edit), design in designs.items():
         asked: list[tuple[str, Design | None, int | None]] = []
-        for n in photographs:
+        for n in settings.photographs:
             if n < 1:
                 raise UserError(f"the number of photographs is {n}", allowed="1 or more")
             drop = powers.smallest_drop(design, n, power, alpha)
             asked.append((SMALLEST, None if drop is None else replace(design, drop=drop), n))
-        for wanted in [*([design] if own_drop else []), *(replace(design, drop=points / 100) for points in drops)]:
+        for wanted in [
+            *([design] if own_drop else []),
+            *(replace(design, drop=points / 100) for points in settings.drop),
+        ]:
             asked.append((DETECT, wanted, powers.photographs_to_detect(wanted, power, alpha)))
         named = {"model": model, "edit": edit}
         rows += [named | _row(*question, powers.detection_power, powers.simulated_detection_power, seed, alpha=alpha)
