@@ -19,8 +19,9 @@ from small_critic import write_small_critic
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
 from unswayed.rendering.networks.compact import CompactNetwork, load_compact
+from unswayed.rendering.sampling import Schedule
 from unswayed.rendering.training import loop
-from unswayed.rendering.training.loop import linear_alpha_bar, losses, orthogonal
+from unswayed.rendering.training.loop import losses, orthogonal
 from unswayed.rendering.training.photos import holes, load_photos, perceptual_hash, read_photos
 
 
@@ -162,10 +163,10 @@ def test_what_is_drawn_over_an_object_does_not_count():
     elsewhere = clean.clone()
     elsewhere[..., 40:48, 40:48] = 1
     given = torch.tensor([500]), torch.randn(1, 3, 64, 64), torch.ones(1), torch.zeros(1, 1, 64, 64), counted
+    alpha_bar = torch.from_numpy(Schedule.respaced().alpha_bar).float()
     # A fresh network predicts a constant, so that the error depends on the picture alone.
     error = [
-        float(losses(network, picture, *given, linear_alpha_bar(torch.device("cpu")))[0].detach())
-        for picture in (clean, with_object, elsewhere)
+        float(losses(network, picture, *given, alpha_bar)[0].detach()) for picture in (clean, with_object, elsewhere)
     ]
     assert error[0] == error[1] != error[2]
 

@@ -10,7 +10,6 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import cv2
 import numpy as np
@@ -23,7 +22,7 @@ from unswayed.errors import UserError
 from unswayed.jobs import choose_device
 from unswayed.jobs.resources import Threads, one_thread, shrinking
 
-from .layers import Layers, Refusal, Rendering, composite
+from .layers import Key, Layers, Refusal, Rendering, composite
 from .networks import Network, loading
 from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise
@@ -84,8 +83,8 @@ class Diffusion:
         return [answers[i] for i in range(len(batch))]
 
     def stream(
-        self, take: Callable[[], tuple[object, Layers] | None], on_passes: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Any, Rendering | Refusal]]:
+        self, take: Callable[[], tuple[Key, Layers] | None], on_passes: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[Key, Rendering | Refusal]]:
         """(key, answer) of each picture as soon as it is there.
 
         take: returns the next picture with its key whenever there is room for one, or None if none is waiting. When it
@@ -94,12 +93,12 @@ class Diffusion:
         guide = None if self.guide is None else self.guide.logits
         watch = None if on_passes is None else lambda busy, *_: on_passes(len(busy))
         settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
-        begun: dict[object, _Begun] = {}
-        again: list[tuple[object, Layers]] = []
-        ready: deque[tuple[object, Callable[[bool], Rendering | Refusal | None]]] = deque()
-        slots, passes = 0, iter(list[tuple[object, Tensor]]())
+        begun: dict[Key, _Begun] = {}
+        again: list[tuple[Key, Layers]] = []
+        ready: deque[tuple[Key, Callable[[bool], Rendering | Refusal | None]]] = deque()
+        slots, passes = 0, iter(list[tuple[Key, Tensor]]())
 
-        def next_job() -> tuple[object, Job] | None:
+        def next_job() -> tuple[Key, Job] | None:
             while (taken := again.pop() if again else take()) is not None:
                 key, layers = taken
                 answer = self._without_network(layers)

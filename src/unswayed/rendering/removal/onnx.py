@@ -8,7 +8,7 @@ is derived from its type and values.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import cv2
 import numpy as np
@@ -18,6 +18,9 @@ from unswayed.files.whole import sha256
 from unswayed.models.runtime import open_session
 
 from . import hole_of
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 
 class Port(Protocol):
@@ -57,7 +60,7 @@ class OnnxRemoval:
         return np.where(hole[..., None], filled, image)
 
 
-def _inputs(session: Any, path: Path) -> tuple[Port, Port]:
+def _inputs(session: InferenceSession, path: Path) -> tuple[Port, Port]:
     """(picture input, mask input): found by name, else by channels."""
     inputs = session.get_inputs()
     described = ", ".join(f"{port.name} {port.shape} {port.type}" for port in inputs)

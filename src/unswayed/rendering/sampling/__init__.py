@@ -86,9 +86,9 @@ def as_seeds(seeds: Sequence[int], device: torch.device | str = "cpu") -> Tensor
 def normal(seeds: Tensor, draw: Tensor | int, shape: Sequence[int]) -> Tensor:
     """Standard normals (N, *shape) float32: for each of N seeds, its draw number `draw` ((N,) int64 or one for all).
 
-    >>> one = normal(as_seeds([7]), 3, (4,))
+    >>> alone = normal(as_seeds([7]), 3, (4,))
     >>> both = normal(as_seeds([5, 7]), 3, (4,))
-    >>> bool((one[0] == both[1]).all())
+    >>> bool((alone[0] == both[1]).all())
     True
     """
     count = math.prod(shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -61,10 +61,11 @@ class Settings:
     guidance: GuidanceName = "calibrated"
     guide: guiding.Guide | None = None
     exact: Network | None = None
-    watch: Callable[[Sequence[Any], Sequence[int], Tensor, Tensor], None] | None = None
+    watch: Callable[[Sequence[object], Sequence[int], Tensor, Tensor], None] | None = None
 
 
-Take = Callable[[], tuple[object, Job] | None]
+Key = TypeVar("Key")
+Take = Callable[[], tuple[Key, Job] | None]
 
 
 # Numbers of the noise draws: 0 for the first x_t; then, per step, one for the sampler and one for the object.
@@ -129,18 +130,19 @@ def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Set
 
 
 @torch.no_grad()
-def denoise(network: Network, take: Take, slots: int, settings: Settings) -> Iterator[tuple[Any, Tensor]]:
+def denoise(network: Network, take: Take[Key], slots: int, settings: Settings) -> Iterator[tuple[Key, Tensor]]:
     """(key, last x̂0 (3, S, S) float32, not clipped) of each picture when it is done.
 
     take: is called whenever a slot is free, for the next key and job, or None if there is none at the moment; the
     loop ends when it returns None and every slot is empty. Empty slots repeat a busy slot's numbers.
     """
     state: _State | None = None
+    keys: dict[int, Key] = {}  # of the slots that are busy
     while True:
         while (state is None or state.free) and (taken := take()) is not None:
             key, job = taken
             state = state or _State(slots, job.first.shape[-1], network.device)
-            state.enter(key, job, levels_table(job, network, settings))
+            keys[state.enter(job, levels_table(job, network, settings))] = key
         if state is None or not state.busy:
             return
         numbers = state.numbers()
@@ -150,16 +152,16 @@ def denoise(network: Network, take: Take, slots: int, settings: Settings) -> Ite
         state.correct(x0)
         busy, done = state.busy, [slot for slot in state.busy if state.step[slot] == len(state.table[slot]) - 1]
         if settings.watch is not None:
-            settings.watch([state.key[slot] for slot in busy], [state.step[slot] for slot in busy], state.x_t, x0)
+            settings.watch([keys[slot] for slot in busy], [state.step[slot] for slot in busy], state.x_t, x0)
         for slot in done:
-            yield state.key[slot], x0[slot].clone()
+            yield keys.pop(slot), x0[slot].clone()
         if len(done) < len(busy):
             _advance(network, state, numbers, x0, network.variance_output(raw), settings)
         state.leave(done)
 
 
 class _State:
-    """The slots: tensors on the device, and the key, job, table of levels and step of each slot."""
+    """The slots: tensors on the device, and the job, table of levels and step of each slot."""
 
     def __init__(self, slots: int, size: int, device: torch.device) -> None:
         shape = (slots, 3, size, size)
@@ -172,7 +174,6 @@ class _State:
         self.mask = torch.zeros((slots, 1, size, size), device=device)
         self.known = torch.zeros((slots, 4, size, size), device=device)
         self.seeds, self.labels = (torch.zeros(slots, dtype=torch.int64, device=device) for _ in range(2))
-        self.key: list[Any] = [None] * slots
         self.job: list[Job | None] = [None] * slots
         self.table: list[np.ndarray] = [np.empty(0)] * slots
         self.step = [0] * slots
@@ -185,10 +186,10 @@ class _State:
     def free(self) -> bool:
         return None in self.job
 
-    def enter(self, key: object, job: Job, table: np.ndarray) -> None:
-        """Put a picture with its first noise into a free slot."""
+    def enter(self, job: Job, table: np.ndarray) -> int:
+        """Put a picture with its first noise into a free slot, and return which one that is."""
         slot, alpha_bar = self.job.index(None), table[0, 1]
-        self.key[slot], self.job[slot], self.table[slot], self.step[slot] = key, job, table, 0
+        self.job[slot], self.table[slot], self.step[slot] = job, table, 0
         missing = len(job.rising) - self.lacking.shape[1]
         if missing > 0:
             more = self.lacking.new_zeros((len(self.job), missing, *self.x_t.shape[1:]))
@@ -203,6 +204,7 @@ class _State:
         self.eps[slot] = normal(self.seeds[slot : slot + 1], _FIRST, self.x_t.shape[1:])[0]
         self.first[slot] = self.upload(job.first, torch.float32)
         self.x_t[slot] = np.sqrt(alpha_bar) * self.first[slot] + np.sqrt(1 - alpha_bar) * self.eps[slot]
+        return slot
 
     def correct(self, x0: Tensor) -> None:
         """Make x̂0 the picture itself on the way up and at the top, and add what it lacked there on the way down."""
@@ -252,7 +254,7 @@ class _State:
         for slot in self.busy:
             self.step[slot] += 1
         for slot in done:
-            self.key[slot], self.job[slot], self.step[slot] = None, None, 0
+            self.job[slot], self.step[slot] = None, 0
 
 
 def _advance(

@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from unswayed.errors import UserError
+from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
 
 from ..networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
+from ..sampling import Schedule
 from . import (
     PAUSE,
     STATE,
@@ -38,12 +39,6 @@ from .photos import Photos, holes, load_photos
 
 LEVELS = (30, 180, 320, 500, 800)
 HOLE_LEVELS = (180, 500, 800, 950)
-
-
-def linear_alpha_bar(device: torch.device) -> Tensor:
-    """(1000,) float32, linear β from 1e-4 to 0.02, computed in float64."""
-    betas = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
-    return (1 - betas).cumprod(0).float().to(device)
 
 
 OUTSIDE = 0.1  # weight of the error where pixels are known
@@ -115,7 +110,7 @@ class Trainer:
         self.recipe, self.photos, self.held, self.folder = recipe, photos, held, folder
         self.device = photos.pixels.device
         self.critic = None if critic is None else critic.to(self.device).to(memory_format=torch.channels_last)
-        self.origin: dict[str, Any] = {}
+        self.origin: Json = {}
         if critic is not None:
             self.origin["critic_sha256"] = critic.digest
         torch.manual_seed(recipe.seed)
@@ -141,10 +136,10 @@ class Trainer:
                 fused=self.device.type == "cuda",
             ),
         ]
-        self.alpha_bar = linear_alpha_bar(self.device)
+        self.alpha_bar = torch.from_numpy(Schedule.respaced().alpha_bar).float().to(self.device)
         self.losses: Callable[..., tuple[Tensor, Tensor, Tensor]] = torch.compile(losses) if compiled else losses
         self.step, self.seconds = 0, 0.0
-        self.log: list[dict[str, Any]] = []
+        self.log: list[Json] = []
 
     def generator(self) -> torch.Generator:
         """A random generator for this step only, so that a resumed run draws the same numbers."""

@@ -51,8 +51,8 @@ class Critic(nn.Module):
             bias = tensors[f"{name}.beta"].float() - tensors[f"{name}.mean"].float() * scale
             self.register_buffer(f"{name}.bias".replace(".", "/"), bias)
 
-    def forward(self, one: Tensor, other: Tensor) -> Tensor:
-        pairs = zip(self.features(one), self.features(other), strict=True)
+    def forward(self, pictures: Tensor, others: Tensor) -> Tensor:
+        pairs = zip(self.features(pictures), self.features(others), strict=True)
         distances = [(_unit(a) - _unit(b)).square().sum(dim=1).mean(dim=(1, 2)) for a, b in pairs]
         return torch.stack(distances).mean(dim=0)
 
