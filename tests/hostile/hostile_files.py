@@ -24,6 +24,11 @@ BOMBS = {
     "a number of a million digits": b"I" + b"9" * 1_000_000 + b"\n.",
     "a string of four gigabytes": b"\x80\x02X\xff\xff\xff\xffabc.",
     "a million operations": b"\x80\x02]" + b"Na" * 500_000 + b".",
+    "a text that is written a thousand times": b"\x80\x02c_codecs\nencode\nq\x00X\x40\x42\x0f\x00"
+    + b"a" * 1_000_000
+    + b"q\x01X\x06\x00\x00\x00latin1q\x02]("
+    + b"h\x00h\x01h\x02\x86R" * 900
+    + b"e.",
 }
 # A picture of 640 x 480: run lengths whose sum is right in 64 bits and writes outside the mask, a mask of 53 GiB,
 # polygons that take minutes, and compressed run lengths that took quadratic time.

@@ -87,10 +87,22 @@ def _checked(data: bytes) -> bytes:
 class _PlainUnpickler(pickle.Unpickler):
     """Python's unpickler with only those functions that old protocols call to write bytes."""
 
+    written = 0
+
     def find_class(self, module: str, name: str) -> Callable[..., bytes]:
-        if (module, name) not in _FUNCTIONS:
-            raise _Refused(f"would import {module}.{name}")
-        return _FUNCTIONS[module, name]
+        if (module, name) in (("_codecs", "encode"), ("codecs", "encode")):
+            return self._latin_bytes
+        if (module, name) in (("builtins", "bytes"), ("__builtin__", "bytes")):
+            return lambda: b""
+        raise _Refused(f"would import {module}.{name}")
+
+    def _latin_bytes(self, text: str, encoding: str) -> bytes:
+        if not isinstance(text, str) or encoding != "latin1":
+            raise ValueError("bytes with an unknown encoding")
+        self.written += len(text)
+        if self.written > MOST_BYTES:  # one text may be written many times
+            raise _Refused(f"writes more than {MOST_BYTES:,} bytes")
+        return text.encode("latin1")
 
 
 def _check_value(value: object) -> None:
@@ -106,22 +118,6 @@ def _check_value(value: object) -> None:
         level = [item for holder in holders for item in (holder.values() if isinstance(holder, dict) else holder)]
     if level:
         raise _Refused(f"is nested more than {MOST_NESTED} deep")
-
-
-def _latin_bytes(text: str, encoding: str) -> bytes:
-    if not isinstance(text, str) or encoding != "latin1":
-        raise ValueError("bytes with an unknown encoding")
-    return text.encode("latin1")
-
-
-def _no_bytes() -> bytes:
-    return b""
-
-
-_FUNCTIONS: dict[tuple[str, str], Callable[..., bytes]] = {
-    **dict.fromkeys((("_codecs", "encode"), ("codecs", "encode")), _latin_bytes),
-    **dict.fromkeys((("builtins", "bytes"), ("__builtin__", "bytes")), _no_bytes),
-}
 
 
 MOST_ARRAY_BYTES = 2**20
