@@ -39,7 +39,7 @@ from unswayed.choices import TableFormat
 from unswayed.errors import CONTROLS, UserError, check_known
 from unswayed.files.text_tables import csv_text
 
-from .text import DASH, interval, number, probability, safe, tag
+from .text import DASH, interval, number, probability, render, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -138,20 +138,15 @@ class Table:
         content, caption = self._content(), self.title or ""
         if most is not None and self.frame.height > most:
             caption = f"{caption} The first {most} of {self.frame.height:,} rows; all with --assets."
-        headings = [
-            tag("th", tag("button", column.heading, type="button"), scope="col", class_="number" if right else None)
-            for column, right in zip(content.columns, content.right, strict=True)
-        ]
-        lines = []
-        for row, cells in zip(self.frame.slice(0, most).iter_rows(named=True), content.cells, strict=False):
-            inside = (
-                _html_cell(cell, column, right, first=not index)
-                for index, (cell, column, right) in enumerate(zip(cells, content.columns, content.right, strict=True))
+        columns = list(zip(content.columns, content.right, strict=True))
+        rows = [
+            (
+                {key: row[key] for key in data},
+                [_html_cell(cell, column, right) for cell, (column, right) in zip(cells, columns, strict=True)],
             )
-            lines.append(tag("tr", *inside, **{f"data_{key}": row[key] for key in data}))
-        head, body = tag("thead", tag("tr", *headings)), tag("tbody", Markup("\n").join(lines))
-        table = tag("table", tag("caption", tag("span", caption)), "\n", head, "\n", body, id=name)
-        return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
+            for row, cells in zip(self.frame.slice(0, most).iter_rows(named=True), content.cells, strict=False)
+        ]
+        return render("sections.html", "table", name=name, caption=caption, columns=columns, rows=rows)
 
     def _content(self) -> _Content:
         columns = [Column(name) for name in self.frame.columns] if self.columns is None else list(self.columns)
@@ -190,21 +185,14 @@ class _Content:
         ]
 
 
-def _html_cell(cell: Cell, column: Column, right: bool, first: bool) -> Markup:
+def _html_cell(cell: Cell, column: Column, right: bool) -> dict[str, object]:
     shown = cell.shown if isinstance(cell.shown, Markup) else _text(cell.shown, column)
     sort = cell.sort
     if sort is None and right and isinstance(cell.shown, (int, float)) and not math.isnan(cell.shown):
         sort = cell.shown
     kinds = [name for name, is_so in (("number", right), ("faint", cell.faint)) if is_so]
-    return tag(
-        "th" if first else "td",
-        shown,
-        tag("small", f" {cell.note}") if cell.note else None,
-        scope="row" if first else None,
-        class_=" ".join(kinds) or None,
-        title=cell.title if cell.title != shown else None,
-        data_sort=None if sort is None else f"{sort:.6g}",
-    )
+    title = cell.title if cell.title != shown else None
+    return {"shown": shown, "note": cell.note, "kinds": " ".join(kinds), "title": title, "sort": sort}
 
 
 def _terminal(table: Table, content: _Content, color: bool) -> str:

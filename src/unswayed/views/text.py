@@ -1,16 +1,20 @@
-"""Numbers, names and elements of HTML as text, the same in every table, sentence and page."""
+"""Numbers and names as text, the same in every table, sentence and page; templates of HTML."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from unswayed.errors import printable
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 DASH = "–"  # what stands for a missing value
-_EMPTY_TAGS = {"img", "input", "br", "meta", "link", "col"}
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": r"$-$", "–": "--", "<": r"$<$", ">": r"$>$",
@@ -104,18 +108,25 @@ def joined(parts: Iterable[object], separator: str = "") -> Markup:
     return escape(separator).join(escape(part) for part in parts if part is not None)
 
 
-def tag(name: str, *inside: object, **attributes: object) -> Markup:
-    """Return one element of HTML; all text is escaped except what is Markup already.
+@functools.cache
+def _templates() -> Environment:
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    An attribute of None or False is left out, True has no value; `_` at the end is dropped and other underscores become
-    hyphens, so that `class_` and `aria_label` can be written.
+    from .report.pictures import data_address
 
-    >>> print(tag("p", "a < b", class_="note", hidden=True, id=None))
-    <p class="note" hidden>a &lt; b</p>
-    """
-    written = "".join(
-        f" {key}" if value is True else f' {key}="{escape(value)}"'
-        for key, value in ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-        if value is not None and value is not False
+    templates = Environment(
+        loader=ChoiceLoader([PackageLoader("unswayed.views", "report"), PackageLoader("unswayed.views", "app")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return Markup(f"<{name}{written}>" if name in _EMPTY_TAGS else f"<{name}{written}>{joined(inside)}</{name}>")
+    templates.globals |= {"data_address": data_address, "percent": percent, "points": points, "interval": interval}
+    return templates
+
+
+def render(name: str, macro: str | None = None, /, **values: object) -> Markup:
+    """Return a template of the report or the app, or one of its macros, filled with the values; every value is escaped
+    unless it is Markup."""
+    template = _templates().get_template(name)
+    return Markup(template.render(values) if macro is None else getattr(template.module, macro)(**values))

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow.parquet as parquet
 import pytest
+from markupsafe import Markup
 
 from command_line import run_cli
 from report_world import CLASSES, HOSTILE, make_benchmark, make_predictions
@@ -26,12 +27,12 @@ from unswayed.views.report.gallery import flips_of_every_model
 from unswayed.views.report.page import write_report
 from unswayed.views.report.section import drawing
 from unswayed.views.report.verdict import verdict
-from unswayed.views.text import interval, joined, points, tag
+from unswayed.views.text import interval, joined, points, render
 
 
 def test_markup_escapes_everything_but_markup() -> None:
-    assert tag("p", "<b>", title='"x"') == '<p title="&#34;x&#34;">&lt;b&gt;</p>'
-    assert joined(["a<", tag("b", "c"), None]) == "a&lt;<b>c</b>"
+    assert render("sections.html", "facts", named={"<i>": '"x"'}) == "<dl><dt>&lt;i&gt;</dt><dd>&#34;x&#34;</dd></dl>"
+    assert joined(["a<", Markup("<b>c</b>"), None]) == "a&lt;<b>c</b>"
     assert joined([joined(["<"])]) == "&lt;"
 
 

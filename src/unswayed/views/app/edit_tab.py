@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import gradio as gr
-from markupsafe import Markup
 
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
 from unswayed.masks import parse_box
+from unswayed.views.text import render
 
 from . import figures
 from .controls import PRESETS, Preset, preset_flat
@@ -185,13 +185,8 @@ def photograph_panel(
 
 def _thumbnails() -> str:
     """Return the sample photographs as buttons; the template marks the one whose name is the value."""
-    shown = []
-    for name in sample_names():
-        image, _ = read_once(open_sample(name).path)
-        picture = figures.tag("img", src=figures.data_address(image, 96), alt=name.replace("_", " "))
-        pressed = Markup(f"${{value === '{name}'}}")
-        shown.append(figures.tag("button", picture, type="button", data_sample=name, aria_pressed=pressed))
-    return figures.tag("div", *shown, class_="samples", role="group", aria_label="sample photographs")
+    pictures = {name: read_once(open_sample(name).path)[0] for name in sample_names()}
+    return render("figures.html", "thumbnails", pictures=pictures)
 
 
 def _open_preset(editor: Editor, preset: Preset) -> tuple[object, ...]:

@@ -10,11 +10,12 @@ from importlib import resources
 from typing import Any, TypeAlias, TypedDict
 
 import gradio as gr
+from markupsafe import Markup
 
 from unswayed.edits import Edit
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
-from unswayed.views.text import joined, tag
+from unswayed.views.text import joined
 
 from . import figures
 from .controls import (
@@ -218,7 +219,7 @@ class Editor:
                 continue
             parts.append(figures.answer_bars(name, before, after, truth))
             maps = figures.heat_pair(name, warm, [before.names[0], after.names[0]])
-            parts.append(tag("details", tag("summary", "Where the model looks"), maps))
+            parts.append(Markup("<details><summary>Where the model looks</summary>{}</details>").format(maps))
         return joined(parts)
 
     def rendered(

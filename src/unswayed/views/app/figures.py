@@ -12,8 +12,7 @@ from markupsafe import Markup
 from unswayed.analyses.flips import Flip, Flips
 from unswayed.sources.pictures import shrunk
 from unswayed.views.report.pictures import data_address, marked, outlined
-from unswayed.views.report.section import render
-from unswayed.views.text import percent, plural, tag
+from unswayed.views.text import percent, plural, render
 
 from .photographs import Photograph, doubts
 from .results import Results
@@ -47,8 +46,8 @@ def marker(photograph: Photograph) -> Markup:
 
 def better_masks(command: str) -> Markup:
     """Return the line that says which command gets a better segmenter than GrabCut."""
-    said = ("Objects are found by GrabCut. For better masks, run ", tag("code", command), " and restart this page.")
-    return tag("p", *said, class_="quiet")
+    words = "Objects are found by GrabCut. For better masks, run <code>{}</code> and restart this page."
+    return Markup(f'<p class="quiet">{words}</p>').format(command)
 
 
 def answer_bars(model: str, before: Answer, after: Answer, true_class: int | None) -> Markup:
@@ -73,8 +72,7 @@ def found_pair(model: str, pictures: Sequence[Seen], answers: Sequence[FoundObje
 
 def progress(step: Step, unit: str) -> Markup:
     """Return a bar with the steps done and the time left in words."""
-    bar = tag("progress", value=step.done, max=max(step.total, 1), aria_label=f"{unit} done")
-    return tag("div", bar, tag("span", step.words(unit)), class_="working")
+    return render("figures.html", "progress", step=step, unit=unit)
 
 
 def side_by_side(compared: Comparison, said: Mapping[str, Sequence[str]]) -> Markup:
@@ -85,7 +83,7 @@ def side_by_side(compared: Comparison, said: Mapping[str, Sequence[str]]) -> Mar
 def flips_list(results: Results, flips: Flips | None) -> Markup:
     """Return the flips as buttons, each with its two pictures and predictions."""
     if flips is None or not flips.shown:
-        return tag("p", "No correct prediction was turned into a wrong one here.", role="status")
+        return Markup('<p role="status">No correct prediction was turned into a wrong one here.</p>')
     right = int(flips.counts["right"].sum())
     words = (
         f"{plural(flips.total, 'flip')} from right to wrong among {right:,} edited pictures whose photograph was "

@@ -127,7 +127,7 @@ class Results:
         table = compare(self.predictions, first, second, CompareSettings(), facts=self.facts)
         average = dropped_accuracy(self.predictions, models=[first, second], facts=self.facts).filter(edit=AVERAGE)
         net = dict(average.select("model", "net_drop").iter_rows())
-        digits = 0 if table["n"].min() < PRECISE else 1
+        digits = 0 if min(table["n"].to_list()) < PRECISE else 1
         tests = table.filter(pl.col("edit") != AVERAGE)["p_value"].count()  # corrected together
         told = list(sentences(self.facts.cards, (first, second)))
         if table.filter(edit=AVERAGE).height and None not in net.values() and set(net) == {first, second}:

@@ -24,8 +24,8 @@ from unswayed.evaluation.smallest import Strip
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.rendering.photograph import EditedPhotograph, Request, compose, write_edited
 from unswayed.sources.source import slug
-from unswayed.views.report import section
-from unswayed.views.text import number, tag
+from unswayed.views.text import number
+from unswayed.views.text import render as filled
 
 from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
@@ -204,7 +204,7 @@ def stage(
     """
     outline = None if made.placement is None else place_of(photograph, made.placement)
     changes = [(edit.name, _words(edit)) for edit in chain]
-    return section.render(
+    return filled(
         "figures.html",
         "stage",
         name=photograph.name,
@@ -247,24 +247,14 @@ def _boxes(found: FoundObjects) -> Markup | None:
     """Return the object's exact box, and what was found with its words, to lie over the picture."""
     if found.best is None or found.truth.box is None or found.truth.mask is None:
         return None
-    boxes, kind = [_box(found.truth.box, "exact")], "right" if found.best else "wrong"
+    lines = ""
     if found.region is not None:
         contours, _ = cv2.findContours(found.region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         lines = "".join("M" + "L".join(f"{x},{y}" for [[x, y]] in contour.tolist()) + "Z" for contour in contours)
-        boxes.append(tag("path", d=lines, class_=kind))
-    elif found.box is not None:
-        boxes.append(_box(found.box, kind))
-    high, wide = found.truth.mask.shape
-    left, top, right, _ = found.box or found.truth.box
-    inside = {"x": left + 2} if left < wide / 2 else {"x": right - 2, "text_anchor": "end"}
-    words = tag("text", found.best_words, y=max(top - 3, 8), class_=kind, **inside)
-    return tag("svg", *boxes, words, class_="boxes", viewBox=f"0 0 {wide} {high}", role="img",
-               aria_label=f"the exact box of the object, dashed; {found.best_words}")  # fmt: skip
-
-
-def _box(box: Sequence[float], kind: str) -> Markup:
-    left, top, right, bottom = (round(float(side), 1) for side in box)
-    return tag("rect", x=left, y=top, width=right - left, height=bottom - top, class_=kind)
+    exact, marked = ([round(float(side), 1) for side in box or ()] for box in (found.truth.box, found.box))
+    kind, size = "right" if found.best else "wrong", found.truth.mask.shape[::-1]
+    drawn = {"exact": exact, "marked": marked, "lines": lines, "kind": kind, "size": size}
+    return filled("figures.html", "boxes", words=found.best_words, beside=found.box or found.truth.box, **drawn)
 
 
 def _words(edit: Edit) -> str:

@@ -16,11 +16,11 @@ from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
 from unswayed.files.whole import Json
 from unswayed.tasks import TaskWords, words_of
-from unswayed.views.text import joined, percent, plural, tag
+from unswayed.views.text import joined, percent, plural, render
 
 from .findings import Findings
 from .pictures import SIDE, Album, data_address, marked, overlay, picture_sheet
-from .section import Section, chooser, figure_bytes, filtered, paragraphs, render, short
+from .section import Section, figure_bytes, filtered, paragraphs, short
 from .sections import missing_words
 
 
@@ -50,10 +50,10 @@ def gallery_section(
     filters = filtered(
         "flips-list",
         "flips",
-        chooser("change", "Change", sorted({card["change"] for card in cards}), "all"),
-        chooser("blame", "Blame", sorted({card["blame"] for card in cards} - {""}), "all"),
-        chooser("near", "Mistake", sorted({card["near"] for card in cards} - {""}), "all"),
-        chooser("class", "Class", classes, "all classes"),
+        ("change", "Change", sorted({card["change"] for card in cards}), "all"),
+        ("blame", "Blame", sorted({card["blame"] for card in cards} - {""}), "all"),
+        ("near", "Mistake", sorted({card["near"] for card in cards} - {""}), "all"),
+        ("class", "Class", classes, "all classes"),
     )
     total, n, gained = (int(findings.changes[name].sum()) for name in ("flips", "right", "gained"))
     chosen = (
@@ -238,8 +238,7 @@ def models_section(
     figure = picture_sheet(rows, [short(view.model) for view in together[0]])
     caption = f"Before and after: {shown}. The same pictures for every model, those on which they disagree most."
     drawn = np.asarray(Image.open(io.BytesIO(figure_bytes(figure, "png"))).convert("RGB"))
-    picture = tag("img", src=data_address(drawn, drawn.shape[1]), alt=caption, style="width: 100%")
-    body = tag("figure", picture, tag("figcaption", caption), class_="figure")
+    body = render("sections.html", "whole_picture", picture=drawn, side=drawn.shape[1], caption=caption)
     return Section("models", "One picture, several models", body, {"models": figure})
 
 

@@ -27,7 +27,7 @@ from unswayed.files.whole import Json, check_writable, write_bytes
 from unswayed.scene import LOOK_BELOW
 from unswayed.tasks import worded, worded_page
 from unswayed.views.tables import Column, Row, Table
-from unswayed.views.text import joined, percent, plural, tag
+from unswayed.views.text import joined, percent, plural, render
 
 from . import ReportSettings
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
@@ -44,7 +44,7 @@ from .gallery import (
     pictures_of,
 )
 from .pictures import Album
-from .section import Section, csv_files, drawing, paragraphs, render, write_assets
+from .section import Section, csv_files, drawing, paragraphs, write_assets
 from .sections import accuracy_section, answers_section, curves_section, drops_section, edits_section, groups_section
 from .verdict import first_screen, verdict
 
@@ -162,7 +162,7 @@ def render_page(
 
 
 def _verdict_section(findings: Findings, album: Album, doubts: Sequence[str], remarks: Sequence[str]) -> Section:
-    warnings = [tag("p", tag("strong", doubt), class_="doubt") for doubt in doubts]
+    warnings = [Markup('<p class="doubt"><strong>{}</strong></p>').format(doubt) for doubt in doubts]
     said = [] if findings.averages else verdict(findings)
     words = paragraphs(*said, *(f"Note: {remark}." for remark in remarks))
     return Section("verdict", "Verdict", joined([*warnings, first_screen(findings, album), words]))
@@ -234,17 +234,20 @@ _NEAREST = "the most similar ImageNet class; some of these animals have no class
 def made_section(findings: Findings, report_command: Sequence[str], whole: Sequence[str] | None = None) -> Section:
     """Return the section; whole: one command that reproduces everything."""
     lines = [shlex.join(whole)] if whole else commands(findings, report_command)
-    facts = benchmark_facts(findings)
-    parts = [
-        joined([tag("h3", "The benchmark"), _facts(facts)])
-        if facts
-        else paragraphs("The benchmark is not available: use --benchmark BENCH to show how it was built."),
-        _left_out(findings),
-        _models(findings),
-        tag("h3", "How to reproduce it"),
-        tag("pre", tag("code", "\n".join(lines)), tabindex=0, aria_label="Commands"),
-    ]
-    return Section("made", "How it was made", joined(parts))
+    cards = [findings.facts.benchmark, *(findings.facts.cards.get(model, {}) for model in findings.models)]
+    versions = dict.fromkeys(
+        ", ".join(f"{name} {version}" for name, version in _mapping(card.get("versions")).items()) for card in cards
+    )
+    body = render(
+        "sections.html",
+        "made",
+        benchmark=benchmark_facts(findings),
+        left_out=_left_out(findings),
+        models=[_model(findings, model) for model in findings.models],
+        versions=paragraphs(*(f"Built or evaluated with {text}." for text in versions if text)),
+        lines=lines,
+    )
+    return Section("made", "How it was made", body)
 
 
 def benchmark_facts(findings: Findings) -> dict[str, str]:
@@ -349,31 +352,19 @@ def _left_out(findings: Findings) -> Markup:
     return Table(reasons, columns, caption).html("left-out-table")
 
 
-def _models(findings: Findings) -> Markup:
-    """Return the facts of each model's card."""
-    parts = [tag("h3", "The models")]
-    for model in findings.models:
-        card = findings.facts.cards.get(model, {})
-        steps, originals = _mapping(card.get("transform")), _mapping(card.get("originals"))
-        transform = ", ".join(f"{key} {_rounded(value)}" for key, value in steps.items() if value is not None)
-        facts = {
-            "Full name": tag("code", findings.spec(model)),
-            "Accuracy on the originals": f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})",
-            "SHA-256 of the weights": tag("code", str(card.get("weights_sha256", "–"))),
-            "Transform": transform or "–",
-            "Precision": f"{card.get('precision', '–')}, {card.get('device', '–')}",
-        }
-        note = tag("small", " white-box") if card.get("white_box") else None
-        parts += [tag("h4", model, note), _facts(facts)]
-    cards = [findings.facts.benchmark, *(findings.facts.cards.get(model, {}) for model in findings.models)]
-    versions = dict.fromkeys(
-        ", ".join(f"{name} {version}" for name, version in _mapping(card.get("versions")).items()) for card in cards
-    )
-    return joined([*parts, paragraphs(*(f"Built or evaluated with {text}." for text in versions if text))])
-
-
-def _facts(facts: Mapping[str, object]) -> Markup:
-    return tag("dl", *(joined([tag("dt", name), tag("dd", fact)]) for name, fact in facts.items()))
+def _model(findings: Findings, model: str) -> dict[str, object]:
+    """Return the facts of a model's card."""
+    card = findings.facts.cards.get(model, {})
+    steps, originals = _mapping(card.get("transform")), _mapping(card.get("originals"))
+    transform = ", ".join(f"{key} {_rounded(value)}" for key, value in steps.items() if value is not None)
+    facts = {
+        "Full name": Markup("<code>{}</code>").format(findings.spec(model)),
+        "Accuracy on the originals": f"{percent(originals.get('accuracy'))} (n = {originals.get('n', '–')})",
+        "SHA-256 of the weights": Markup("<code>{}</code>").format(card.get("weights_sha256", "–")),
+        "Transform": transform or "–",
+        "Precision": f"{card.get('precision', '–')}, {card.get('device', '–')}",
+    }
+    return {"name": model, "white_box": card.get("white_box"), "facts": facts}
 
 
 def _masks(card: Mapping[str, object]) -> str:

@@ -7,19 +7,17 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.views.tables import Cell, Column, csv_texts
-from unswayed.views.text import interval, joined, number, percent, points, tag
+from unswayed.views.text import interval, joined, number, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,28 +186,6 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
     return shortest
 
 
-@cache
-def _templates() -> Environment:
-    from .pictures import data_address
-
-    templates = Environment(
-        loader=ChoiceLoader([PackageLoader("unswayed.views", "report"), PackageLoader("unswayed.views", "app")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    templates.globals |= {"data_address": data_address, "percent": percent, "points": points, "interval": interval}
-    return templates
-
-
-def render(name: str, macro: str | None = None, /, **values: object) -> Markup:
-    """Return a template of the report or the app, or one of its macros, filled with the values; every value is escaped
-    unless it is Markup."""
-    template = _templates().get_template(name)
-    return Markup(template.render(values) if macro is None else getattr(template.module, macro)(**values))
-
-
 # Fixed colors of the drawing -> variables of the page's style sheet.
 _VARIABLES = {
     **{color.lower(): f"var(--series-{place})" for place, color in enumerate(COLORS) if color != "#000000"},
@@ -289,7 +265,7 @@ def paragraphs(*texts: str | None) -> Markup:
     """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`, and
     what stands between backticks is code."""
     kept = (str(escape(unbroken(text))) for text in texts if text)
-    return joined(tag("p", Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", text))) for text in kept)
+    return joined(Markup("<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", text) + "</p>") for text in kept)
 
 
 def unbroken(text: str) -> str:
@@ -302,11 +278,9 @@ def figure_block(
     """Return the figure in its own region, which scrolls on narrow screens; narrow: a variant for phones; description:
     for screen readers, the caption if None."""
     description = description or caption
-    drawn = [tag("div", inline(figure, name, description), class_="wide" if narrow else None)]
-    if narrow is not None:
-        drawn.append(tag("div", inline(narrow, f"{name}-narrow", description), class_="narrow"))
-    region = tag("div", *drawn, class_="drawing", tabindex=0, role="region", aria_label=f"Figure: {caption}")
-    return tag("figure", region, tag("figcaption", unbroken(caption)), class_="figure")
+    drawn = inline(figure, name, description)
+    small = None if narrow is None else inline(narrow, f"{name}-narrow", description)
+    return render("sections.html", "figure", drawn=drawn, narrow=small, label=caption, caption=unbroken(caption))
 
 
 def csv_files(sections: Sequence[Section]) -> dict[str, bytes]:
@@ -328,17 +302,14 @@ def write_assets(folder: Path, sections: Sequence[Section], tables: Mapping[str,
     return list(written)
 
 
-def filtered(name: str, noun: str, *choosers: Markup) -> Markup:
+# The name of a list of the page's script, its label, the values to choose one of, and the words for all of them.
+Chooser = tuple[str, str, Sequence[str], str]
+
+
+def filtered(name: str, noun: str, *choosers: Chooser) -> Markup:
     """Return the line above a table or list that says how much of it the page's filters leave; choosers: its own
     filters."""
-    counted = tag("output", "", aria_live="polite")
-    return tag("div", *choosers, counted, class_="filters", data_for=name, data_noun=noun)
-
-
-def chooser(name: str, label: str, values: Sequence[str], every: str) -> Markup:
-    """Return a labeled list to choose one value or all; name: its name in the script."""
-    options = [tag("option", every, value=""), *(tag("option", value, value=value) for value in values)]
-    return tag("label", label, " ", tag("select", *options, data_filter=name))
+    return render("sections.html", "filters", name=name, noun=noun, choosers=choosers)
 
 
 def interval_column(heading: str, low: str, high: str, faint: bool = False) -> Column:

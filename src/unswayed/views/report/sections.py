@@ -9,12 +9,12 @@ from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.analyses.statistics import is_certain
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.tables import Cell, Column, Row, Table
-from unswayed.views.text import interval, joined, listed, percent, plural, points, tag
+from unswayed.views.text import interval, joined, listed, percent, plural, points, render
 
 from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure, level_words
 from .findings import LEAST_OF_GROUP, Findings
 from .pictures import THUMBNAIL, Album, data_address
-from .section import MOST, Section, figure_block, filtered, interval_column, matrix_cell, paragraphs, render
+from .section import MOST, Section, figure_block, filtered, interval_column, matrix_cell, paragraphs
 
 _SCENES = 6
 
@@ -290,14 +290,12 @@ def answers_section(findings: Findings) -> Section | None:
     )
     body = [
         paragraphs(_blame_words(findings)),
-        tag(
-            "p", *(joined([tag("span", class_=f"key {kind}"), words]) for kind, words in KINDS.items()), class_="legend"
-        ),
+        render("sections.html", "kinds_legend", kinds=KINDS),
         filtered("answers-table", "rows"),
         Table(shares, changes, "How the answers change.").html("answers-table", data=("model", "edit")),
-        tag("h3", "Most frequent mistakes"),
+        Markup("<h3>Most frequent mistakes</h3>"),
         Table(mistakes.head(_PAIRS), _MISTAKES, frequent).html("mistakes-table"),
-        tag("h3", "Calibration under each edit"),
+        Markup("<h3>Calibration under each edit</h3>"),
         paragraphs(
             "The gap is the mean confidence minus the accuracy: positive if the model is too sure. The calibration "
             "error is the mean distance of both over 15 bins of confidence."
@@ -324,8 +322,7 @@ def _blame_words(findings: Findings) -> str:
 
 
 def _bar(row: Row) -> Markup:
-    parts = (tag("span", class_=kind, style=f"width: {100 * row[f'{kind}_share']:.1f}%") for kind in KINDS)
-    return tag("span", *parts, class_="stack", aria_hidden="true")
+    return render("sections.html", "stack", shares={kind: row[f"{kind}_share"] for kind in KINDS})
 
 
 _ALL = pl.max_horizontal("n", 1)

@@ -14,11 +14,11 @@ from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.tasks import words_of
-from unswayed.views.text import interval, listed, number, percent, plural, points
+from unswayed.views.text import interval, listed, number, percent, plural, points, render
 
 from .findings import Findings
 from .pictures import Album, data_address
-from .section import matrix_cell, render, unbroken
+from .section import matrix_cell, unbroken
 
 _NAMED = 3
 _IN_PLOT = 12  # models
