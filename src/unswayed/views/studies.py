@@ -48,7 +48,8 @@ from .report.figures_sensitivity import (
     sensitivity_curve,
 )
 from .report.pictures import data_address, outlined, overlay, picture_sheet
-from .report.section import figure_bytes, render
+from .report.section import figure_bytes
+from .text import render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
