@@ -105,22 +105,17 @@ class Request(RenderSettings):
 
     @staticmethod
     def from_json(value: Json) -> Request:
-        require_fields(value, _REQUEST, "the request")
-        kinds = {name: kind for name, kind in get_type_hints(RenderSettings).items() if name in value["options"]}
-        require_fields(value["options"], kinds, "the options of the request")
+        kinds = get_type_hints(Request)
+        plain = {name: kinds[name] for name in _PLAIN}
+        require_fields(value, {"chain": list[Json], "options": Json, **plain}, "the request")
+        options = {name: kinds[name] for name in RENDERER_OPTIONS if name in value["options"]}
+        require_fields(value["options"], options, "the options of the request")
         chain = tuple(map(edit_from, value["chain"]))
         others = {**value["options"], **{name: value.get(name) for name in _PLAIN}}
         return Request(chain, **others)
 
 
 _PLAIN = ("renderer", "removal", "frame", "size", "seed", "pool", "label")
-_REQUEST = {
-    "chain": list[Json],
-    "options": Json,
-    **dict.fromkeys(("renderer", "removal", "frame", "pool"), str),
-    **dict.fromkeys(("size", "seed"), int),
-    "label": int | None,
-}
 _RECORD = {
     **dict.fromkeys(("request", "image", "rendered_by", "versions"), Json),
     **dict.fromkeys(("id", "mask_png", "picture_sha256"), str),
