@@ -84,6 +84,7 @@ def test_on_a_phone_the_pictures_are_stacked_held_to_flip_and_zoomed(browser, be
         page.locator("#place", has_text="0 rated").wait_for()
         original, edited = page.locator("#original"), page.locator("#edited")
         assert edited.is_visible() and not original.is_visible()
+        assert "size-0" not in page.inner_text("#edit") and page.inner_text("#edit"), "edits have plain words"
         at_first = edited.bounding_box()
         assert at_first["width"] > 330
         assert page.locator("[data-answer=artifact]").bounding_box()["y"] < 844

@@ -27,6 +27,7 @@ from unswayed.analyses.alignment import agreement
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import ANSWERS, OK, ORIGINAL_EDIT, SOURCE_EDIT, Answer, Review, add_review, read_reviews
 from unswayed.errors import UserError, check_known
+from unswayed.evaluation.facts import Facts
 from unswayed.files.storage import fetch_missing
 from unswayed.files.whole import Json, parse_json, read_file
 
@@ -56,9 +57,9 @@ class Session:
     def state(self) -> dict[str, object]:
         """What the page shows, as JSON; nothing in it tells a blind rater what was done to a picture."""
         answered = {review.sample_id: review.answer for review in read_reviews(self.root) if review.rater == self.rater}
-        items = []
+        items, words = [], Facts().words({item.edit for item in self.items})
         for item in self.items:
-            told = {"edit": None, "label": None} if self.blind else {"edit": item.edit, "label": item.label}
+            told = {"edit": None, "label": None} if self.blind else {"edit": words[item.edit], "label": item.label}
             items.append({"answer": answered.get(item.sample_id), **told})
         return {"rater": self.rater, "blind": self.blind, "items": items}
 
