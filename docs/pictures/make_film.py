@@ -104,6 +104,7 @@ def pressed(page: Any, report: Path) -> Frames:
     page.mouse.down()
     page.mouse.up()
     page.wait_for_selector("#chosen .in-place")
+    place = middle(page, cell)  # the flips may have come into sight
     frames.append((pointed(shot(page), *place), HOLD))
     flip = "#chosen .in-place li:nth-child(2) button"
     place = middle(page, flip)

@@ -299,6 +299,8 @@ def test_nothing_is_wider_than_the_screen_and_no_figure_text_overlaps(visit: Vis
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     plot, column = (visit.page.locator(part).first.bounding_box() for part in ("table.forest", ".found"))
     assert plot["x"] + plot["width"] <= column["x"] + column["width"] + 1, "the worst flip does not cover the numbers"
+    wide = "them => them.filter((it) => it.scrollWidth > it.clientWidth + 1).map((it) => it.textContent)"
+    assert visit.page.locator(".matrix thead .attribute").evaluate_all(wide) == [], "headings do not run together"
     overlaps = visit.page.evaluate(
         """() => [...document.querySelectorAll(".drawing svg")].flatMap((svg) => {
             const boxes = [...svg.querySelectorAll("text")].map((it) => [it.textContent, it.getBoundingClientRect()]);
