@@ -73,10 +73,11 @@ wrappers=('tencrop',))
         self.check_options(*defaults)
         return {**defaults, **self.options}
 
-    def one_of(self, name: str, value: str | None, allowed: Sequence[str]) -> str:
-        """`value` if it is among those allowed for the option `name`."""
-        check_known(f"value of the option '{name}' of {self.kind}:", [str(value)], allowed)
-        return str(value)
+    def one_of(self, name: str, allowed: Sequence[str]) -> str:
+        """The option `name`, which must be one of those allowed; without it the first of them."""
+        value = self.options.get(name, allowed[0])
+        check_known(f"value of the option '{name}' of {self.kind}:", [value], allowed)
+        return value
 
     def number(self, name: str, kind: type, least: float, most: float, default: Any = None) -> Any:
         """The option `name` as a number, int or float; `default` without it."""
@@ -86,7 +87,7 @@ wrappers=('tencrop',))
             if least <= (value := kind(self.options[name])) <= most:
                 return value
         allowed = f"{'a whole number' if kind is int else 'a number'} from {least:g} to {most:g}"
-        raise UserError(f"{name} is '{self.options[name]}'", allowed=allowed)
+        raise UserError(f"the option {name} is '{self.options[name]}'", allowed=allowed)
 
     def without_wrappers(self) -> Spec:
         length = sum(len(wrapper) + 1 for wrapper in self.wrappers)

@@ -281,6 +281,9 @@ def test_unsure_masks_widen_the_interval_by_their_share(tmp_path):
     assert found["low"] == pytest.approx(before["low"] - 30 * 0.01)
     assert "30% of the masks are automatic and unsure" in found["reason"] and "unswayed review" in found["reason"]
     assert found["more"] is None, "further photographs would not help"
+    shown = run_cli("check", there, "--max-drop", "size-0.05=20", code=3).stdout
+    assert shown.startswith("unswayed check: cannot tell; mended masks would decide\n")
+    assert "automatic masks that are unsure widen the intervals by their share" in " ".join(shown.split())
     assert check(there, max_drop={"size-0.05": 40}).verdict == "pass", "even if all doubted pictures were lost"
     assert check(there, min_accuracy={"original": 90}).verdict == "pass", "the originals need no mask"
     assert check(there, min_accuracy={"size-0.05": 90}).verdict == "cannot tell"

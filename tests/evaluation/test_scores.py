@@ -46,6 +46,13 @@ def test_gradnorm_is_the_norm_of_the_gradient_by_the_last_layers_weights(answere
     assert gradnorm(features.numpy(), logits.numpy()) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("shape", [(64, 48), (33, 64), (40, 21), (7, 9), (1, 5), (6, 1)])
+def test_the_amplitude_is_the_mean_size_of_the_fourier_transform(shape):
+    image = np.random.default_rng(1).integers(0, 256, (*shape, 3), np.uint8)
+    spectrum = np.fft.fft2(image - image.mean(axis=(0, 1)), axes=(0, 1))
+    assert background_amplitude(image, np.zeros(shape)) == pytest.approx(np.abs(spectrum).mean() / 255, rel=1e-6)
+
+
 def test_the_amplitude_of_a_background_ignores_the_object_and_its_size():
     rng = np.random.default_rng(0)
     image = rng.integers(0, 256, (64, 64, 3), np.uint8)

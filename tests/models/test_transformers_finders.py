@@ -13,6 +13,7 @@ import torch
 import unswayed
 from object_world import NAMES, write_objects
 from tiny_finders import DETECTORS, SEGMENTERS, write_finder
+from unswayed.errors import UserError
 from unswayed.labels import own
 from unswayed.models import open_any
 from unswayed.models.objects import LEAST_SCORE
@@ -48,6 +49,14 @@ def test_a_folder_is_evaluated(family: str, bench: Path, tmp_path: Path) -> None
     assert len(kept) and answer.classes.tolist() == classes[kept].tolist()
     assert np.allclose(answer.scores, scores[kept], atol=1e-5)
     assert np.allclose(answer.boxes, boxes[kept], atol=0.01)
+
+
+def test_a_folder_without_a_detector_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "auto_map": {"AutoConfig": "evil.Evil"}}')
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(UserError, match="could not be loaded.*\n.*give the folder of a detector"):
+        open_any(f"detector:transformers:{tmp_path}", device="cpu")
+    assert not (tmp_path / "ran").exists()
 
 
 def by_hand(family: str, folder: Path, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -220,15 +220,14 @@ def cooccurrence(image: np.ndarray, inside: np.ndarray) -> np.ndarray:
         raise UserError(
             f"the mask is {inside.shape}, its picture {image.shape[:2]}", allowed="a mask of its picture's size"
         )
-    gray = np.clip(np.rint(image @ _LUMA), 0, 255).astype(np.int64) * LEVELS // 256
+    gray = np.rint(image @ _LUMA).astype(np.uint16) * LEVELS // 256
     inside = inside.astype(bool)
     high, wide = gray.shape
     tables = np.zeros((len(OFFSETS), LEVELS, LEVELS))
     for angle, (down, right) in enumerate(OFFSETS):
         here = np.s_[: high - down, max(0, -right) : wide - max(0, right)]
         there = np.s_[down:, max(0, right) : wide + min(0, right)]
-        both = inside[here] & inside[there]
-        pairs = gray[here][both] * LEVELS + gray[there][both]
+        pairs = (gray[here] * LEVELS + gray[there])[inside[here] & inside[there]]
         table = np.bincount(pairs, minlength=LEVELS * LEVELS).reshape(LEVELS, LEVELS).astype(np.float64)
         table = table + table.T
         if table.sum() > 0:
@@ -285,12 +284,22 @@ def background_amplitude(image: np.ndarray, object_mask: np.ndarray) -> float:
     if share == 0:
         return float("nan")
     color = cv2.mean(image, behind.view(np.uint8))[:3]
-    pixels = np.stack([np.subtract(*pair, dtype=np.float32) for pair in zip(cv2.split(image), color, strict=True)])
-    pixels *= behind
-    sizes = np.abs(np.fft.rfft2(pixels)).sum(axis=(0, 1), dtype=np.float64)
-    # The spectrum of real numbers has every column twice, except the first and, where there is one, the middle.
-    twice = 2 * sizes.sum() - sizes[0] - (sizes[-1] if image.shape[1] % 2 == 0 else 0)
-    return float(twice / image.size / 255 / np.sqrt(share))
+    channels = zip(cv2.split(image), color, strict=True)
+    total = sum(_spectrum(np.subtract(*channel, dtype=np.float32) * behind) for channel in channels)
+    return float(total / image.size / 255 / np.sqrt(share))
+
+
+def _spectrum(pixels: np.ndarray) -> float:
+    """The sum of |FFT2| over all frequencies of (H, W) float32 pixels.
+
+    Of two frequencies whose sizes are equal OpenCV computes one. It packs real and imaginary parts into (H, W): behind
+    the real first column, and before the real last one of an even width, in pairs; in these two columns likewise.
+    """
+    squares = np.square(cv2.dft(pixels))
+    real = squares[:, [0]] if squares.shape[1] % 2 else squares[:, [0, -1]]
+    ends = real[[0]] if squares.shape[0] % 2 else real[[0, -1]]
+    paired = [np.sqrt(rows[:, 2::2] + rows[:, 1:][:, : rows[:, 2:].shape[1] : 2]) for rows in (squares, real.T)]
+    return float(2 * sum(sizes.sum(dtype=np.float64) for sizes in paired) + np.sqrt(ends).sum(dtype=np.float64))
 
 
 def band_amplitudes(image: np.ndarray, object_mask: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
 
@@ -18,7 +18,7 @@ from unswayed.edits import all_edits, edit_from, edit_named_in, words_of
 from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
-from unswayed.files.whole import parse_json
+from unswayed.files.whole import Json, parse_json
 from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin
 from unswayed.tasks import Task
 
@@ -74,9 +74,9 @@ class Facts:
     official: bool = False
     classes: tuple[str, ...] = ()
     manifest: pl.DataFrame | None = None
-    cards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cards: Mapping[str, Json] = field(default_factory=dict)
     root: Path | None = None
-    benchmark: Mapping[str, Any] = field(default_factory=dict)
+    benchmark: Json = field(default_factory=dict)
     absent: tuple[str, ...] = ()
 
     @property
@@ -100,7 +100,9 @@ class Facts:
         return None if self.order else control
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number as text if it has none."""
+        """Return the name of a class, or its number as text if it has none; a detector may find nothing."""
+        if label == -1:
+            return "nothing"
         return self.classes[label] if 0 <= label < len(self.classes) else str(label)
 
     def is_control(self, edit: str) -> bool:
@@ -255,7 +257,7 @@ def _with_manifest(
     manifest: pl.DataFrame,
     card: Mapping[str, object],
     white_box: frozenset[str],
-    cards: Mapping[str, Mapping[str, object]],
+    cards: Mapping[str, Json],
 ) -> Facts:
     edits = manifest.unique("edit", keep="first", maintain_order=True)
     listed = [item["name"] for item in _listed(card)]
@@ -271,7 +273,7 @@ def _with_manifest(
     )
 
 
-def _listed(card: Mapping[str, object]) -> list[Mapping[str, Any]]:
+def _listed(card: Mapping[str, object]) -> list[Json]:
     """Return the edits of the benchmark's recipe, as its card lists them."""
     recipe = card.get("recipe")
     edits = recipe.get("edits") or [] if isinstance(recipe, dict) else []
@@ -336,7 +338,7 @@ def without_doubted(predictions: Predictions, facts: Facts, columns: Sequence[st
     return kept, replace(facts, cards={name: _of_sure_masks(card) for name, card in facts.cards.items()})
 
 
-def _is_doubted(row: Mapping[str, Any]) -> bool:
+def _is_doubted(row: Json) -> bool:
     """Whether the mask of a row of the manifest, with its notes and values as JSON, has a warning or is unsure."""
     notes, values = (parse_json(row.get(name) or "null", row["source_id"]) for name in ("notes", "values"))
     origin = MaskOrigin.from_values(values or {})
@@ -344,7 +346,7 @@ def _is_doubted(row: Mapping[str, Any]) -> bool:
     return unsure or any(str(note).startswith(WARNING) for note in notes or ())
 
 
-def _of_sure_masks(card: Mapping[str, Any]) -> dict[str, object]:
+def _of_sure_masks(card: Json) -> Json:
     """The card without what it says against the masks."""
     others = [part for part in (suspicion_in(card) or "").split("; ") if not part.startswith(MASKS_DOUBTED)]
     masks = {"below_limit": 0, "of": 1}

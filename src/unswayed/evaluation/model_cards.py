@@ -24,23 +24,10 @@ import pyarrow.parquet as parquet
 from unswayed.errors import UnswayedWarning, UserError
 from unswayed.files.records import differences, fits, read_object, refuse_newer, require_fields
 from unswayed.files.storage import local_copy
-from unswayed.files.tables import Column, read_checked, stored_text
+from unswayed.files.tables import columns_of, read_checked, stored_text
 from unswayed.files.whole import Json, hash_values, read_json
 from unswayed.tasks import Task, task_of
 
-STORED = {
-    **dict.fromkeys(("model", "source_id", "edit"), Column("text", nulls=False)),
-    **dict.fromkeys(("sample_id", "file_name", "picture"), Column("text")),
-    **dict.fromkeys(("run", "label", "predicted", "rank"), Column("integer", lowest=-1, highest=2**31 - 1)),
-    **dict.fromkeys(("probability", "true_probability"), Column("number", lowest=0, highest=1.001)),
-    "iou": Column("number", lowest=0, highest=1.001),
-    **dict.fromkeys(("energy", "object_survives"), Column("number")),
-    **dict.fromkeys(("top5", "top5_probabilities", "box", "boxes", "box_scores", "box_classes"), Column("list")),
-    **dict.fromkeys(("box_matches", "truth_classes"), Column("list")),
-    **dict.fromkeys(("task", "mask", "found_class", "answer_text", "outcome"), Column("text")),
-    **dict.fromkeys(("choice_position", "tokens"), Column("integer", lowest=-1, highest=2**31 - 1)),
-    **dict.fromkeys(("correct", "subset_correct"), Column("truth")),
-}
 # What a card says that a gate must know, as columns of a frame of predictions: the suspicion about the model, the
 # accuracy of guessing, and the share of photographs with unsure automatic masks.
 GUARDS = ("suspicion", "chance", "doubted_masks")
@@ -93,6 +80,11 @@ SCHEMA = pa.schema(
     ]
 )
 
+_RANGES = {
+    **dict.fromkeys(("run", "label", "predicted", "rank", "choice_position", "tokens"), (-1, 2**31 - 1)),
+    **dict.fromkeys(("probability", "true_probability", "iou"), (0, 1.001)),
+}
+STORED = columns_of(SCHEMA, ("model", "source_id", "edit"), _RANGES)
 
 # The fields of a card that concern every picture; edits, runs and photographs are known for each picture.
 SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")

@@ -14,7 +14,7 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class PictureReader:
         if not self.begun or self.ended or not self._heard().wants:
             return None
         self.crew.send(self.process, (0, piece))
-        return self._heard().result
+        return cast("Answer", self._heard().result)
 
     def _heard(self) -> Message:
         message = self.process.message()

@@ -19,7 +19,7 @@ import pyarrow as pa
 import torch
 
 from unswayed.errors import BadPicture, CannotWrite, UserError, reason_of
-from unswayed.files.tables import Column, Kind, read_checked
+from unswayed.files.tables import columns_of, read_checked
 from unswayed.files.whole import Json, read_json, write_json
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor
@@ -284,9 +284,6 @@ def counter(show: Callable[[int, int], None], total: int) -> Callable[[int], Non
     return add
 
 
-_KINDS: dict[str, Kind] = {"string": "text", "int64": "integer", "double": "number", "bool": "truth"}
-
-
 def read_probe(
     folder: str | Path, kind: str, slugs: Sequence[str] | None = None, schema: pa.Schema | None = None
 ) -> pl.DataFrame:
@@ -300,11 +297,8 @@ def read_probe(
         raise UserError(
             f"{folder} holds no results of the kind '{kind}'", run="unswayed sensitivity SOURCE -m MODEL -o DIR"
         )
-    columns = {
-        field.name: Column(_KINDS[str(field.type)], nulls=field.name == "notes" or field.type == pa.float64())
-        for field in schema or ()
-        if str(field.type) in _KINDS
-    }
+    filled = {field.name for field in schema or () if field.name != "notes" and field.type != pa.float64()}
+    columns = {} if schema is None else columns_of(schema, filled)
     tables = [
         pl.DataFrame(read_checked(Path(folder) / kind / f"{slug}.parquet", columns, required=list(columns)))
         for slug in chosen

@@ -10,9 +10,10 @@ import itertools
 import mmap
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ from .whole import check_regular
 Kind = Literal["text", "integer", "number", "truth", "list"]
 WORDS = {"text": "text", "integer": "whole numbers", "number": "numbers", "truth": "true and false"}
 WORDS |= {"list": "lists of numbers"}
-_TESTS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+_TESTS: dict[Kind, tuple[Callable[[pa.DataType], bool], ...]] = {
     "text": (types.is_string, types.is_large_string, types.is_string_view),
     "integer": (types.is_integer,),
     "number": (types.is_floating, types.is_integer),
@@ -83,6 +84,20 @@ class Column:
     nulls: bool = True
     lowest: float | None = None
     highest: float | None = None
+
+
+def columns_of(
+    schema: pa.Schema, filled: Container[str] = (), ranges: Mapping[str, tuple[float, float]] = MappingProxyType({})
+) -> dict[str, Column]:
+    """The declared columns of a schema; filled: those with a value in every row; ranges: of numbers."""
+
+    def kind_of(type: pa.DataType) -> Kind:
+        return "list" if types.is_list(type) else next(kind for kind in _TESTS if _has_kind(type, kind))
+
+    return {
+        field.name: Column(kind_of(field.type), field.name not in filled, *ranges.get(field.name, (None, None)))
+        for field in schema
+    }
 
 
 def read_checked(

@@ -90,20 +90,26 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
     import transformers
 
     spec.check_options("score")
-    with quick_hub(name):
-        config = transformers.AutoConfig.from_pretrained(name)
-        processor: Any = transformers.AutoImageProcessor.from_pretrained(name)
-        worded = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
-        if task == "segment":
-            semantic = type(config) in transformers.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING
-            kind: Any = transformers.AutoModelForSemanticSegmentation if semantic else None
-            kind = kind or transformers.AutoModelForUniversalSegmentation
-        elif worded:
-            kind = transformers.AutoModelForZeroShotObjectDetection
-            processor = transformers.AutoProcessor.from_pretrained(name)
-        else:
-            kind = transformers.AutoModelForObjectDetection
-        module = kind.from_pretrained(name).to(device).eval().requires_grad_(False)
+
+    def opened(kind: Any) -> Any:
+        return kind.from_pretrained(name, trust_remote_code=False)
+
+    try:
+        with quick_hub(name):
+            config, processor = opened(transformers.AutoConfig), opened(transformers.AutoImageProcessor)
+            worded = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
+            if task == "segment":
+                semantic = type(config) in transformers.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING
+                kind: Any = transformers.AutoModelForSemanticSegmentation if semantic else None
+                kind = kind or transformers.AutoModelForUniversalSegmentation
+            elif worded:
+                kind = transformers.AutoModelForZeroShotObjectDetection
+                processor = opened(transformers.AutoProcessor)
+            else:
+                kind = transformers.AutoModelForObjectDetection
+            module = opened(kind).to(device).eval().requires_grad_(False)
+    except Exception as error:
+        raise unavailable(str(spec), error, f"give the folder of a {spec.kind} of transformers") from error
     space = labels or imagenet() if worded else LabelSpace(name, tuple(_class_names(config)))
     grounded = config.model_type.endswith("grounding-dino")
     words = [f"{word.lower().replace('.', '')}." if grounded else word for word in space.classes]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, get_type_hints
 
 import numpy as np
 
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 FITS = ("short", "squash", "long")
-_KINDS = {
-    **dict.fromkeys(("resize", "crop"), int),
-    **dict.fromkeys(("interpolation", "fit", "channels"), str),
-    **dict.fromkeys(("mean", "std"), float | list[float]),
-    "scale": float,
-    "checked": bool,
-}
 INTERPOLATIONS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 
 
@@ -191,7 +184,7 @@ class Transform:
     @staticmethod
     def from_json(value: Json) -> Transform:
         check_known("transform setting", value, TRANSFORM)
-        require_fields(value, {name: kind for name, kind in _KINDS.items() if name in value}, "the transform")
+        require_fields(value, {name: _KINDS[name] for name in value}, "the transform")
         return Transform(**value)
 
     def __str__(self) -> str:
@@ -202,7 +195,9 @@ class Transform:
         return f"{text}{times}{', BGR' if self.channels == 'BGR' else ''}"
 
 
-TRANSFORM = tuple(field.name for field in fields(Transform))
+# In JSON one number may stand for all channels.
+_KINDS = get_type_hints(Transform) | dict.fromkeys(("mean", "std"), float | list[float])
+TRANSFORM = tuple(_KINDS)
 # The options that a name of every source may have.
 COMMON = (*TRANSFORM, "labels", "layer")
 

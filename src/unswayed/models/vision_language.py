@@ -108,7 +108,7 @@ def vision_language_model(
     precision: str | None = None,
 ) -> VisionLanguageModel:
     """The model that `spec` names, by the options that all of them take."""
-    ask = spec.one_of("ask", spec.options.get("ask", "choice"), ("choice", "free"))
+    ask = spec.one_of("ask", ("choice", "free"))
     template = spec.options.get("prompt", CHOICE if ask == "choice" else FREE)
     if ("{}" in template) != (ask == "choice"):
         raise UserError(
@@ -136,7 +136,7 @@ def check_server(spec: Spec) -> ChatServer:
     if "model" not in spec.options:
         raise UserError("the name of an openai: model states no model", allowed="openai:https://HOST/v1?model=NAME")
     settings = {**sampling(spec), "seed": spec.number("seed", int, 0, 2**31, 0)}
-    if spec.one_of("logprobs", spec.options.get("logprobs", "yes"), ("yes", "no")) == "yes":
+    if spec.one_of("logprobs", ("yes", "no")) == "yes":
         settings |= {"logprobs": True, "top_logprobs": ALTERNATIVES}
     return ChatServer(spec.name, spec.options["model"], settings, spec.options.get("key", KEY))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import nn
@@ -55,14 +54,14 @@ class TowerWithHead(nn.Module):
         return self.head(functional.normalize(features, dim=-1) if self.normalized else features)
 
 
-def zero_shot(tower: nn.Module, classes: torch.Tensor, network: Any) -> TowerWithHead:
+def zero_shot(tower: nn.Module, classes: torch.Tensor, network: nn.Module) -> TowerWithHead:
     """The cosine of picture and class, times the scale that a CLIP-like `network` was trained with, plus its bias.
 
     classes: (C, D) unit rows.
     """
-    bias = getattr(network, "logit_bias", None)
-    shift = None if bias is None else torch.full((len(classes),), float(bias))
-    return TowerWithHead(tower, classes * float(network.logit_scale.detach().exp()), shift)
+    trained = dict(network.named_parameters(recurse=False))
+    shift = torch.full((len(classes),), float(trained["logit_bias"])) if "logit_bias" in trained else None
+    return TowerWithHead(tower, classes * float(trained["logit_scale"].detach().exp()), shift)
 
 
 def class_embeddings(

@@ -71,11 +71,11 @@ def open_coco(spec: Spec) -> Source:
     object of a scene covers.
     """
     path = spec.file()
-    options = spec.take(images=None, objects="largest", least="0")
-    objects, least = spec.one_of("objects", options["objects"], OBJECTS), least_share(options["least"])
+    spec.check_options("images", "objects", "least")
+    objects, least = spec.one_of("objects", OBJECTS), spec.number("least", float, 0, 1, 0.0)
     content = _read(path)
     pictures = {picture.id: picture for picture in content.images}
-    folder = _pictures_folder(path, options["images"], content.images, spec.text)
+    folder = _pictures_folder(path, spec.options.get("images"), content.images, spec.text)
     categories = sorted(content.categories, key=lambda category: category.id)
     labels = own([category.name for category in categories], "coco")
     index_of = {category.id: index for index, category in enumerate(categories)}
@@ -110,17 +110,6 @@ def open_coco(spec: Spec) -> Source:
     crowds = sum(bool(annotation.iscrowd) for annotation in ordered)
     remarks = (f"{crowds:,} crowds of several objects under one outline are left out",) if crowds else ()
     return Source(spec.text, labels, named(entries, names), load_annotated, remarks=remarks)
-
-
-def least_share(text: str | None) -> float:
-    """The option `least`: a share of the picture in [0, 1]."""
-    try:
-        share = float(text or 0)
-    except ValueError:
-        share = -1
-    if not 0 <= share <= 1:
-        raise UserError(f"the option least is {text!r}", allowed="a share of the picture, 0 to 1, such as 0.01")
-    return share
 
 
 def load_annotated(entry: Entry) -> Scene:

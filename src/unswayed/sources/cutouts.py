@@ -26,15 +26,9 @@ def open_cutouts(spec: Spec) -> Source:
     a share of the background's shorter side; space: auto, imagenet-1k or own.
     """
     root = spec.folder()
-    options = spec.take(backgrounds=None, fill="0.6", space="auto")
-    space = spec.one_of("space", options["space"], SPACES)
-    try:
-        fill = float(str(options["fill"]))
-    except ValueError:
-        fill = float("nan")
-    if not 0.01 <= fill <= 1:
-        raise UserError(f"the option fill is '{options['fill']}'", allowed="0.01 to 1")
-    folder = existing_folder(within(root, options["backgrounds"] or BACKGROUNDS), spec.text)
+    spec.check_options("backgrounds", "fill", "space")
+    space, fill = spec.one_of("space", SPACES), spec.number("fill", float, 0.01, 1, 0.6)
+    folder = existing_folder(within(root, spec.options.get("backgrounds", BACKGROUNDS)), spec.text)
     backgrounds = pictures_below(folder)
     if not backgrounds:
         raise UserError(f"{folder} holds no background pictures for the cut-outs")

@@ -58,14 +58,13 @@ def open_folder(spec: Spec) -> Source:
     segment=auto, grabcut, onnx:FILE …: makes a mask for a picture that has none.
     """
     root = spec.folder()
-    options = spec.take(masks=None, labels=None, space="auto", segment=None)
-    space = spec.one_of("space", options["space"], SPACES)
-    segmenter = options["segment"]
+    spec.check_options("masks", "labels", "space", "segment")
+    space = spec.one_of("space", SPACES)
+    masks, table, segmenter = (spec.options.get(name) for name in ("masks", "labels", "segment"))
     if segmenter is not None:
         _segmenting().open_segmenter(segmenter)
-    masks = options["masks"]
     listing = list_folder(root, None if masks is None else existing_folder(within(root, masks), spec.text))
-    rows = _rows(root, listing, options["labels"])
+    rows = _rows(root, listing, table)
     labels = label_space((row.label for row in rows), space)
     entries = [_entry(row, listing, None if row.label is None else labels.index(row.label), segmenter) for row in rows]
     remarks = [*listing.left_out, *name_remarks(labels, (row.label for row in rows))]
@@ -241,12 +240,12 @@ def open_images(spec: Spec) -> Source:
     missing pictures. space: auto, imagenet-1k or own.
     """
     root = spec.folder()
-    options = spec.take(labels=None, space="auto")
-    space = spec.one_of("space", options["space"], SPACES)
+    spec.check_options("labels", "space")
+    space = spec.one_of("space", SPACES)
     names, masks = without_masks(pictures_below(root))
     tables = [root / name for name in TABLES if (root / name).is_file()]
-    if options["labels"] is not None:
-        tables = [within(root, options["labels"])]
+    if "labels" in spec.options:
+        tables = [within(root, spec.options["labels"])]
     rows = _labeled(names, tables[0] if tables else None, root)
     labels = label_space((row.label for row in rows), space)
     entries = [Entry("", str(root / row.file), None, labels.index(str(row.label))) for row in rows]

@@ -41,15 +41,15 @@ def open_imagenet_s(spec: Spec) -> Source:
     split: validation or train-semi; subset: 50, 300 or 919, if neither the folder's name nor its classes show it.
     """
     root = spec.folder()
-    options = spec.take(split="validation", subset=None)
-    split = spec.one_of("split", options["split"], SPLITS)
+    spec.check_options("split", "subset")
+    split = spec.one_of("split", SPLITS)
     pictures, masks = root / split, root / f"{split}-segmentation"
     for folder in (pictures, masks):
         if not folder.is_dir():
             raise UserError(f"{folder} does not exist", allowed=f"{root}/{split} and {root}/{split}-segmentation")
     names = [name for name in pictures_below(pictures) if "/" in name]
     wnids = {PurePosixPath(name).parts[0] for name in names}
-    subset = options["subset"] and spec.one_of("subset", options["subset"], SUBSETS)
+    subset = spec.one_of("subset", SUBSETS) if "subset" in spec.options else None
     classes = subset_classes(subset or _subset_of(root, wnids))
     numbers = {wnid: number for number, wnid in enumerate(classes, 1)}
     numbers |= {wnid: numbers[other] for wnid, other in MERGED.items() if other in numbers}

@@ -43,11 +43,11 @@ def open_rival10(spec: Spec) -> Source:
     """
     root = spec.folder()
     root = root / "RIVAL10" if (root / "RIVAL10").is_dir() else root
-    options = spec.take(split="test", space="rival10", kind="ordinary")
-    folder = root / spec.one_of("split", options["split"], SPLITS)
+    spec.check_options("split", "space", "kind")
+    folder = root / spec.one_of("split", SPLITS)
     own = LabelSpace("rival10", tuple(RIVAL10))
-    labels = own if spec.one_of("space", options["space"], SPACES) == "rival10" else imagenet()
-    pictures = folder / spec.one_of("kind", options["kind"], KINDS)
+    labels = own if spec.one_of("space", SPACES) == "rival10" else imagenet()
+    pictures = folder / spec.one_of("kind", KINDS)
     if not pictures.is_dir():
         there = sorted(f"{split}/{kind}" for split in SPLITS for kind in KINDS if (root / split / kind).is_dir())
         allowed = ", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"

@@ -26,20 +26,17 @@ from unswayed.labels import imagenet, own
 from unswayed.scene import Scene
 from unswayed.specs import Spec
 
-from .coco import least_share
+from .coco import OBJECTS
 from .pictures import divided, read_numbers, read_picture, shrunk
 from .source import Entry, Source, named
 
 
-def downloaded(
-    spec: Spec, download: str | None, below: Sequence[str], holding: str, layout: str, fetch: Callable[[Path], object]
-) -> Path:
+def downloaded(spec: Spec, below: Sequence[str], holding: str, layout: str, fetch: Callable[[Path], object]) -> Path:
     """The data set's folder: the first of those below the spec's path that holds the folder `holding`.
 
-    It is fetched into the path first if it is missing and download is `yes`; layout: what should be there.
+    It is fetched into the path first if it is missing and the option download is `yes`; layout: what should be there.
     """
-
-    wanted = spec.one_of("download", download, ("no", "yes")) == "yes"
+    wanted = spec.one_of("download", ("no", "yes")) == "yes"
     if not spec.name:
         raise UserError(f"the source '{spec.text}' has no path", allowed=f"{spec.kind}:PATH")
     path = Path(spec.name).expanduser()
@@ -89,11 +86,10 @@ def open_oxford_pet(spec: Spec) -> Source:
 
         OxfordIIITPet(folder, download=True)
 
-    options = spec.take(split="test", breeds="imagenet", download="no")
-    split = spec.one_of("split", options["split"], PET_SPLITS)
-    breeds = spec.one_of("breeds", options["breeds"], BREEDS)
+    spec.check_options("split", "breeds", "download")
+    split, breeds = spec.one_of("split", PET_SPLITS), spec.one_of("breeds", BREEDS)
     layout = "images/ and annotations/trimaps/, or oxford-iiit-pet/ with them"
-    root = downloaded(spec, options["download"], ("", "oxford-iiit-pet"), "annotations/trimaps", layout, fetch)
+    root = downloaded(spec, ("", "oxford-iiit-pet"), "annotations/trimaps", layout, fetch)
     names = []
     for part in PET_SPLITS[:2] if split == "all" else (split,):
         # Its lines are `NAME CLASS SPECIES BREED`.
@@ -161,7 +157,6 @@ def _there(path: Path, allowed: str) -> Path:
 
 YEARS = ("2012", "2011", "2010", "2009", "2008", "2007")
 VOC_SPLITS = ("val", "train", "trainval", "test")
-OBJECTS = ("largest", "all")
 CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable", "dog",
     "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
@@ -189,15 +184,14 @@ def open_voc(spec: Spec) -> Source:
 
         VOCSegmentation(folder, year=year, image_set=split, download=True)
 
-    options = spec.take(year="2012", split="val", objects="largest", least="0", download="no")
-    year = spec.one_of("year", options["year"], YEARS)
-    split = spec.one_of("split", options["split"], VOC_SPLITS)
-    objects, least = spec.one_of("objects", options["objects"], OBJECTS), least_share(options["least"])
+    spec.check_options("year", "split", "objects", "least", "download")
+    year, split = spec.one_of("year", YEARS), spec.one_of("split", VOC_SPLITS)
+    objects, least = spec.one_of("objects", OBJECTS), spec.number("least", float, 0, 1, 0.0)
     if split == "test" and year != "2007":
         raise UserError(f"the test split of VOC {year} has no published masks", allowed="split=val, train or trainval")
     below = ("", f"VOC{year}", f"VOCdevkit/VOC{year}", f"TrainVal/VOCdevkit/VOC{year}")
     layout = f"VOCdevkit/VOC{year}/SegmentationObject, JPEGImages, …"
-    root = downloaded(spec, options["download"], below, "SegmentationObject", layout, fetch)
+    root = downloaded(spec, below, "SegmentationObject", layout, fetch)
     listing = _there(root / "ImageSets" / "Segmentation" / f"{split}.txt", "the lists of PASCAL VOC as published")
     labels = own(CLASSES, "voc")
     names, entries = [], []

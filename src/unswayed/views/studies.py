@@ -47,9 +47,9 @@ from .report.figures_sensitivity import (
     rfs_bars,
     sensitivity_curve,
 )
-from .report.pictures import data_address, outlined, overlay, picture_sheet
+from .report.pictures import outlined, overlay, picture_sheet
 from .report.section import figure_bytes
-from .text import render
+from .text import data_address, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,8 +1,10 @@
-"""Numbers and names as text, the same in every table, sentence and page; templates of HTML."""
+"""Numbers, names and pictures as text, the same in every table, sentence and page; templates of HTML."""
 
 from __future__ import annotations
 
+import base64
 import functools
+import io
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from markupsafe import Markup, escape
 from unswayed.errors import printable
 
 if TYPE_CHECKING:
+    import numpy as np
     from jinja2 import Environment
 
 DASH = "–"  # what stands for a missing value
@@ -108,11 +111,20 @@ def joined(parts: Iterable[object], separator: str = "") -> Markup:
     return escape(separator).join(escape(part) for part in parts if part is not None)
 
 
+def data_address(picture: np.ndarray, side: int = 256, quality: int = 72) -> str:
+    """Return the picture as a `data:` URL: WebP, its longer side at most `side` pixels."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=quality, method=4)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
 @functools.cache
 def _templates() -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    from .report.pictures import data_address
 
     templates = Environment(
         loader=ChoiceLoader([PackageLoader("unswayed.views", "report"), PackageLoader("unswayed.views", "app")]),

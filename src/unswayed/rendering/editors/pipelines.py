@@ -218,9 +218,9 @@ def open_pipeline(spec: Spec, device: str | None, precision: str | None) -> Pipe
 def _opened(names: str, settings: tuple[tuple[str, str], ...], device: str, precision: str | None) -> Pipeline:
     spec, target, refused = Spec(f"diffusers:{names}", "diffusers", names, dict(settings)), torch.device(device), []
     offload, tiling = spec.options.get("offload"), spec.options.get("tiling")
-    for option, value, allowed in (("offload", offload, OFFLOADS), ("tiling", tiling, ("yes", "no"))):
-        if value is not None:
-            spec.one_of(option, value, allowed)
+    for option, allowed in (("offload", OFFLOADS), ("tiling", ("yes", "no"))):
+        if option in spec.options:
+            spec.one_of(option, allowed)
     tiled = None if tiling is None else tiling == "yes"
     for name in names.split("|"):
         folder = folder_of(name)

@@ -11,8 +11,8 @@ from markupsafe import Markup
 
 from unswayed.analyses.flips import Flip, Flips
 from unswayed.sources.pictures import shrunk
-from unswayed.views.report.pictures import data_address, marked, outlined
-from unswayed.views.text import percent, plural, render
+from unswayed.views.report.pictures import marked, outlined
+from unswayed.views.text import data_address, percent, plural, render
 
 from .photographs import Photograph, doubts
 from .results import Results

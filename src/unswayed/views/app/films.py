@@ -27,8 +27,7 @@ from unswayed.evaluation.smallest import (
 )
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame
-from unswayed.views.report.pictures import data_address
-from unswayed.views.text import percent, plural, render
+from unswayed.views.text import data_address, percent, plural, render
 
 from . import figures
 from .controls import Value

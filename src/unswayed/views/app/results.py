@@ -30,8 +30,8 @@ from unswayed.files.whole import parse_json
 from unswayed.rendering.layers import Backgrounds, Rendering
 from unswayed.rendering.photograph import Request
 from unswayed.scene import frame
-from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album, data_address
-from unswayed.views.text import interval, number, percent, plural
+from unswayed.views.report.pictures import CHANGED, CHANGED_WORDS, Album
+from unswayed.views.text import data_address, interval, number, percent, plural
 
 from .controls import SIDE
 from .photographs import open_sample, sample_names

@@ -16,10 +16,10 @@ from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
 from unswayed.files.whole import Json
 from unswayed.tasks import TaskWords, words_of
-from unswayed.views.text import joined, percent, plural, render
+from unswayed.views.text import data_address, joined, percent, plural, render
 
 from .findings import Findings
-from .pictures import SIDE, Album, data_address, marked, overlay, picture_sheet
+from .pictures import SIDE, Album, marked, overlay, picture_sheet
 from .section import Section, figure_bytes, filtered, paragraphs, short
 from .sections import missing_words
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 CHANGED, CHANGED_WORDS = "changed", "changed since the evaluation"
 SIDE = 256
 THUMBNAIL = 104
-_QUALITY = 72
 
 
 @dataclass(eq=False)
@@ -112,17 +110,6 @@ class Album:
         scenes = [sample_id.rsplit("/", 2)[0] for sample_id in self.paths if sample_id.endswith("/original/0")]
         scenes = list(dict.fromkeys(scenes))
         return [scenes[at * len(scenes) // count] for at in range(count)] if len(scenes) > count else scenes
-
-
-def data_address(picture: np.ndarray, side: int = SIDE, quality: int = _QUALITY) -> str:
-    """Return the picture as a `data:` URL: WebP, its longer side at most `side` pixels."""
-    from PIL import Image
-
-    image = Image.fromarray(picture)
-    image.thumbnail((side, side), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    image.save(buffer, "WEBP", quality=quality, method=4)
-    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 WIDEST = 2200

@@ -9,11 +9,11 @@ from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.analyses.statistics import is_certain
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.views.tables import Cell, Column, Row, Table
-from unswayed.views.text import interval, joined, listed, percent, plural, points, render
+from unswayed.views.text import data_address, interval, joined, listed, percent, plural, points, render
 
 from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure, level_words
 from .findings import LEAST_OF_GROUP, Findings
-from .pictures import THUMBNAIL, Album, data_address
+from .pictures import THUMBNAIL, Album
 from .section import MOST, Section, figure_block, filtered, interval_column, matrix_cell, paragraphs
 
 _SCENES = 6

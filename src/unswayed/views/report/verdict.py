@@ -14,10 +14,10 @@ from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.tasks import words_of
-from unswayed.views.text import interval, listed, number, percent, plural, points, render
+from unswayed.views.text import data_address, interval, listed, number, percent, plural, points, render
 
 from .findings import Findings
-from .pictures import Album, data_address
+from .pictures import Album
 from .section import matrix_cell, unbroken
 
 _NAMED = 3

@@ -106,9 +106,12 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
 
     note = "more: about how many more photographs would decide with a power of 80 %, if the value stays."
     undecided = checks.filter(verdict="cannot tell")
-    if undecided.height and not undecided["more"].null_count():
-        masks = " and mended masks" if undecided["reason"].str.contains("mend them").any() else ""
-        overall += f"; about {max(undecided['more'].to_list()):,} more photographs{masks} would decide"
+    # Where only unsure masks leave a check undecided, more photographs would not help.
+    more = undecided.filter(~pl.col("reason").str.contains("; look at these masks"))["more"].to_list()
+    unsure = bool(undecided["reason"].str.contains("mend them").any())
+    if undecided.height and None not in more:
+        needed = [f"about {max(more):,} more photographs"] if more else []
+        overall += f"; {' and '.join([*needed, *(['mended masks'] if unsure else [])])} would decide"
     columns = [
         *map(Column, ("model", "edit", "measure", "verdict")),
         Column("n", importance=-1),
@@ -123,6 +126,8 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
         f"{model}, {', '.join(dict.fromkeys(edits))}: {reason}"
         for model, reason, edits in explained.group_by("model", "reason", maintain_order=True).agg("edit").iter_rows()
     ]
+    if unsure:
+        reasons.append("automatic masks that are unsure widen the intervals by their share; `unswayed review BENCH`")
     notes = "Values in points, accuracies in %, levels in the attribute's own unit."
     rank = {"fail": 0, "not measured": 1, "cannot tell": 2, "pass": 3}
     ordered = checks.sort(pl.col("verdict").replace_strict(rank, return_dtype=pl.Int64), maintain_order=True)
