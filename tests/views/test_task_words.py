@@ -10,7 +10,7 @@ import pytest
 import unswayed
 from object_world import MODELS, write_objects
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.tasks import worded
+from unswayed.labels import worded
 from unswayed.views.report.drop_tables import analysis_text, tasks_of
 
 

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 
 from unswayed.errors import UserError
-from unswayed.labels import LabelSpace
+from unswayed.labels import LabelSpace, Task
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.opening import brings_transform
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD, Geometry, paper
-from unswayed.tasks import Task
 
 SANITY = 64  # originals that are checked before any prediction is stored
 REPEATED = 2  # pictures that are classified again, to see whether the predictions stay the same

@@ -24,12 +24,12 @@ from unswayed.jobs import choose_device, device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
 from unswayed.jobs.table_job import Journal, Reply, Share
+from unswayed.labels import Task, task_of
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
 from unswayed.models.label_mapping import LabelMapping, map_labels, map_objects
 from unswayed.models.opening import Model, open_any
 from unswayed.specs import is_same_model, slug_of, split_alias
-from unswayed.tasks import Task, task_of
 
 from .inputs import Pictures
 from .model_cards import FINGERPRINT, FORMAT, PARTS

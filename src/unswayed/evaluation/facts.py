@@ -19,8 +19,8 @@ from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
 from unswayed.files.whole import Json, parse_json
+from unswayed.labels import Task
 from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin
-from unswayed.tasks import Task
 
 from .model_cards import (
     KEYS,
@@ -81,7 +81,7 @@ class Facts:
 
     @property
     def tasks(self) -> frozenset[Task]:
-        """Return the tasks of the models, for the words of their results (`tasks.worded`)."""
+        """Return the tasks of the models, for the words of their results (`labels.worded`)."""
         return frozenset(tasks_in(self.cards).values())
 
     def control(self, edit: str) -> str | None:

@@ -12,11 +12,10 @@ import torch
 
 from unswayed.choices import Frame
 from unswayed.errors import BadPicture, UserError, need
-from unswayed.labels import LabelSpace
+from unswayed.labels import LabelSpace, task_of
 from unswayed.models import Classifier, open_model
 from unswayed.models.label_mapping import map_labels
 from unswayed.sources import Source
-from unswayed.tasks import task_of
 
 from .channels import activation_maps
 from .evaluator import is_evaluated

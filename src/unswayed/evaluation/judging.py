@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from unswayed.errors import UserError
+from unswayed.labels import OVERLAP, Task
 from unswayed.models.answering import Answer, Answerer
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.sources.coco import Box, OtherObject, box_of, read_objects, run_length_mask, run_lengths
-from unswayed.tasks import OVERLAP, Task
 
 NOTHING = -1  # the predicted class where nothing, or nothing that the benchmark has a class for, was found
 MOST_BOXES = 100  # of a picture that are stored, as COCO's evaluation counts them

@@ -26,7 +26,7 @@ from unswayed.files.records import differences, fits, read_object, refuse_newer,
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import columns_of, read_checked, stored_text
 from unswayed.files.whole import Json, hash_values, read_json
-from unswayed.tasks import Task, task_of
+from unswayed.labels import Task, task_of
 
 # What a card says that a gate must know, as columns of a frame of predictions: the suspicion about the model, the
 # accuracy of guessing, and the share of photographs with unsure automatic masks.

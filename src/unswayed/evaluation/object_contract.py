@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from unswayed.errors import UserError
+from unswayed.labels import OVERLAP, WORDS
 from unswayed.models.answering import Answer
 from unswayed.models.box_decoding import corners
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.objects import Change, Inputs, ObjectModel
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
-from unswayed.tasks import OVERLAP, WORDS
 
 from .contract import clearly_better, sanity_sample, suspect_order
 from .judging import Columns, Truth, box_overlaps, judged_rows, mask_overlap

@@ -12,9 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from unswayed.labels import LabelSpace
+from unswayed.labels import LabelSpace, Task
 from unswayed.specs import slug_of
-from unswayed.tasks import Task
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,9 +18,8 @@ from unswayed.choices import Precision, TransformName, check_choice
 from unswayed.errors import UserError, check_known
 from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
-from unswayed.labels import LabelSpace, imagenet, own
+from unswayed.labels import LabelSpace, Task, imagenet, own
 from unswayed.specs import Spec
-from unswayed.tasks import Task
 
 from .answering import NamedModel
 from .foreign_transforms import as_transform

@@ -21,9 +21,8 @@ import torch
 from unswayed.errors import UserError, check_known, first_line
 from unswayed.files.records import checked, read_object
 from unswayed.files.whole import Json, sha256
-from unswayed.labels import LabelSpace
+from unswayed.labels import LabelSpace, Task
 from unswayed.specs import Spec
-from unswayed.tasks import Task
 
 from .box_decoding import DECODINGS, BoxFormat, suppressed
 from .deployed import LAYOUTS, Runtime, beside, in_batches, load_onnx, load_openvino, load_tflite

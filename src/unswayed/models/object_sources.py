@@ -18,9 +18,8 @@ from unswayed.errors import UserError, check_known, unknown
 from unswayed.files.downloads import quick_hub
 from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
-from unswayed.labels import LabelSpace, imagenet
+from unswayed.labels import LabelSpace, Task, imagenet
 from unswayed.specs import Spec
-from unswayed.tasks import Task
 
 from .box_decoding import corners
 from .label_mapping import labels_from

@@ -20,8 +20,7 @@ import numpy as np
 
 from unswayed.choices import check_choice
 from unswayed.errors import UserError
-from unswayed.labels import LabelSpace, own
-from unswayed.tasks import Task
+from unswayed.labels import LabelSpace, Task, own
 
 from .answering import Answer, NamedModel
 

@@ -15,9 +15,8 @@ import cv2
 import numpy as np
 
 from unswayed.errors import UserError
-from unswayed.labels import LabelSpace, imagenet
+from unswayed.labels import LabelSpace, Task, imagenet
 from unswayed.specs import Spec
-from unswayed.tasks import Task
 
 from .answering import Answer, NamedModel
 from .chat_server import KEY, ChatServer

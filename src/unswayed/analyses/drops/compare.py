@@ -23,7 +23,7 @@ from unswayed.evaluation.predictions import (
     model_names,
     read_cards,
 )
-from unswayed.tasks import require_one_task
+from unswayed.labels import require_one_task
 
 from .. import Row, schema
 from ..settings import CompareSettings

@@ -29,8 +29,7 @@ from unswayed.evaluation.facts import (
 from unswayed.evaluation.model_cards import tasks_in
 from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model, polars_table
 from unswayed.files.text_tables import read_csv
-from unswayed.labels import imagenet
-from unswayed.tasks import require_one_task
+from unswayed.labels import imagenet, require_one_task
 
 from .. import Row
 from ..statistics import covering_zero

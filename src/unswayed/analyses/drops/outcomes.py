@@ -22,7 +22,7 @@ from unswayed.evaluation.predictions import (
     read_cards,
     shared_pictures,
 )
-from unswayed.tasks import require_one_task
+from unswayed.labels import require_one_task
 
 from .. import Row, schema
 from ..statistics import corrected, covering_zero

@@ -16,7 +16,7 @@ from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, read_facts
 from unswayed.evaluation.model_cards import read_cards, read_failures, sentences, suspicion_in, tasks_in
 from unswayed.evaluation.predictions import each_model, model_names, overlap_of
-from unswayed.tasks import Task, worded
+from unswayed.labels import Task, worded
 from unswayed.views.tables import Cell, Column, Row, Table, format_table, interval_of
 from unswayed.views.text import number, plural, probability
 

@@ -22,7 +22,6 @@ from unswayed.analyses.drops.drop import (
 )
 from unswayed.analyses.drops.sweeps import find_sweeps
 from unswayed.analyses.flips import FLIP_COLUMNS, find_flips
-from unswayed.analyses.settings import CompareSettings
 from unswayed.analyses.statistics.paired import IntervalSettings
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, Facts, averaged_edits, read_facts, without_doubted
@@ -167,6 +166,7 @@ def _rivals(answers: pl.DataFrame, drops: pl.DataFrame, models: Sequence[str], s
     rows = []
     for model in order[1:] if averages.height else []:
         from unswayed.analyses.drops.compare import compare  # one model needs none of it
+        from unswayed.analyses.settings import CompareSettings
 
         measure: Literal["drop", "net"] = "drop" if averages["raw"].any() else "net"
         asked = CompareSettings(measure=measure, resamples=settings["resamples"], seed=settings["seed"])

@@ -15,7 +15,7 @@ from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import each_model
 from unswayed.files.whole import Json
-from unswayed.tasks import TaskWords, words_of
+from unswayed.labels import TaskWords, words_of
 from unswayed.views.text import data_address, joined, percent, plural, render
 
 from .findings import Findings

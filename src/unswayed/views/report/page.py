@@ -24,8 +24,8 @@ from unswayed.errors import UserError
 from unswayed.files.records import package_version
 from unswayed.files.storage import local_copy
 from unswayed.files.whole import Json, check_writable, write_bytes
+from unswayed.labels import worded, worded_page
 from unswayed.scene import LOOK_BELOW
-from unswayed.tasks import worded, worded_page
 from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, render
 
@@ -119,7 +119,7 @@ def write_report(
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
         doubts, sentences = [f"Suspicious: {suspicion}." for suspicion in findings.suspicions], verdict(findings)
         first = _verdict_section(findings, album, doubts, remarks)
-        tasks = findings.facts.tasks
+        tasks = frozenset(findings.tasks.values())
         shown = [
             replace(section, title=worded(section.title, tasks), body=Markup(worded_page(section.body, tasks)))
             for section in (first, *sections)
@@ -196,7 +196,7 @@ def _extra_sections(predictions: Path, settings: ReportSettings, findings: Findi
 def _outside_sections(findings: Findings) -> list[Section]:
     """Return one section for each analysis of another installed package, and one about answers in words."""
     sections = []
-    asked = ["outcomes"] if "answer" in findings.facts.tasks else []
+    asked = ["outcomes"] if "answer" in findings.tasks.values() else []
     for name in [*asked, *filterfalse(ANALYSES.is_own, ANALYSES)]:
         from unswayed.analyses.tables import analyze
 

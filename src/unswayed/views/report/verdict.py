@@ -13,7 +13,7 @@ from markupsafe import Markup
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
-from unswayed.tasks import words_of
+from unswayed.labels import words_of
 from unswayed.views.text import data_address, interval, listed, number, percent, plural, points, render
 
 from .findings import Findings
@@ -127,8 +127,9 @@ def ranking(findings: Findings) -> Answer | None:
     rivals = findings.rivals
     if rivals.is_empty() or not findings.averages:
         return None
-    if len(findings.facts.tasks) > 1:
-        named = listed(sorted(words_of(task).model + "s" for task in findings.facts.tasks))
+    tasks = set(findings.tasks.values())
+    if len(tasks) > 1:
+        named = listed(sorted(words_of(task).model + "s" for task in tasks))
         return Answer("Not across tasks", f"{named[0].upper()}{named[1:]} are asked different questions.")
     best, n = findings.models[0], max(row["n"] for row in findings.averages.values())
     apart = rivals.filter(certain_rows())

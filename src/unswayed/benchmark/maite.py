@@ -1,7 +1,7 @@
 """The parts of unswayed by the protocols of MAITE, so that its programs use them as they are.
 
     from maite.tasks import evaluate
-    from unswayed.maite import Augmentation, Dataset
+    from unswayed.benchmark.maite import Augmentation, Dataset
 
     evaluate(model=model, dataset=Dataset("bench"), metric=metric, augmentation=Augmentation(lighting=-2))
 

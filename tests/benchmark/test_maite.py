@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from command_line import refused, run_cli
+from unswayed.benchmark.maite import Augmentation, Boxes, Dataset, classifier, detector
 from unswayed.evaluation import run_evaluation
-from unswayed.maite import Augmentation, Boxes, Dataset, classifier, detector
 from unswayed.models import open_model
 from unswayed.sources.pictures import read_mask
 
