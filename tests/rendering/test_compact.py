@@ -139,7 +139,7 @@ def test_a_config_that_cannot_be_is_refused(tmp_path, name, value):
     save_compact(CompactNetwork(SMALL), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {name: value}))
-    with pytest.raises(UserError, match=f"{name} is|no β schedule 'sqrt'"):
+    with pytest.raises(UserError, match=rf"{name}.* is|no β schedule 'sqrt'"):
         load_network(tmp_path)
 
 

@@ -8,7 +8,7 @@ of 256 pixels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 
 import cv2
 import numpy as np
@@ -19,45 +19,46 @@ BORDER = 10.0  # pixels of 256
 PIECE = 40.0  # pixels of 256
 
 
+def _limit(level: float, words: str) -> float:
+    """Return a field of `Limits`; words: what is said of a picture whose fault is beyond it."""
+    declared: float = field(default=level, metadata={"words": words})
+    return declared
+
+
 @dataclass(frozen=True)
 class Limits:
     """The level of each fault at which a picture stops counting as valid.
 
-    They were chosen on the embedded photographs and tested on photographs of pets (benchmarks/validity.py).
-    rate: difference between the pixel rate that was asked for and the one achieved; position: the same for the place of
-    the object, in pixels of 256; object, outside: share of the pixels that must not change and did; seam: gray levels
-    by which the colors of the rim lie further off their two sides than in the photograph; residue: correlation of the
-    object-free background with the object that was removed; recognized: true-class probability on that background;
-    salient: IoU of the removed object with what a salient-object network finds there;
-    noise: gray levels of noise that the background gained; sharpness: factors of two by which its sharpness changed;
-    edges: gray levels of the straight edges that the background gained; crop: share of the object that a
-    central crop of 7/8 cuts off; outline: length of the mask's outline along one straight line with no edge in
-    the photograph, as a share of the object's size; mask: 1 for a mask that is all white or inverted;
-    complexity: of a background that was to be simpler or more complex than the photograph's, the
-    squared ratio of their amplitudes in the worst octave band, 1 where nothing changed;
-    fill_color: how far a color of what fills a removed object's place is from every color around it, in CIELAB scaled
-    to 255; fill_texture: factors of two between the fine texture of the fill and of its surroundings;
-    agreement: the share of control pictures that match the words at least as well as one that was drawn from them.
+    They were chosen on the embedded photographs and tested on photographs of pets (benchmarks/validity.py). Pixels are
+    those of 256; seam: further off the colors on both sides than in the photograph; crop: a central one of 7/8;
+    outline: along one line; complexity: the squared ratio of the amplitudes before and after, 1 where nothing changed;
+    fill_color: in CIELAB scaled to 255.
     """
 
-    rate: float = 0.0025
-    position: float = 2.5
-    object: float = 1e-4
-    outside: float = 1e-4
-    seam: float = 12.0
-    residue: float = 0.35
-    recognized: float = 0.5
-    salient: float = 0.5
-    noise: float = 3.0
-    sharpness: float = 3.0
-    edges: float = 28.0
-    crop: float = 0.6
-    outline: float = 0.45
-    mask: float = 0.5
-    complexity: float = 1.0
-    fill_color: float = 40.0
-    fill_texture: float = 2.0
-    agreement: float = 0.05
+    rate: float = _limit(0.0025, "the pixel rate misses the requested one by {:.4f}")
+    position: float = _limit(2.5, "the object is {:.1f} pixels from the requested position")
+    object: float = _limit(1e-4, "{:.2%} of the object's pixels changed that must not")
+    outside: float = _limit(1e-4, "{:.2%} of the pixels outside the object changed that must not")
+    seam: float = _limit(12.0, "the object's rim has a seam of {:.1f} gray levels")
+    residue: float = _limit(0.35, "the removed object is left behind: its details correlate by {:.2f}")
+    recognized: float = _limit(0.5, "a classifier still sees the removed object with a probability of {:.2f}")
+    salient: float = _limit(0.5, "a salient-object network still finds the removed object, with an IoU of {:.2f}")
+    noise: float = _limit(3.0, "the background gained noise of {:.1f} gray levels")
+    sharpness: float = _limit(3.0, "the sharpness of the background changed by {:.1f} factors of two")
+    edges: float = _limit(28.0, "the background has new straight edges of {:.0f} gray levels")
+    crop: float = _limit(0.6, "a central crop cuts off {:.0%} of the object")
+    outline: float = _limit(
+        0.45, "the mask's outline is straight without an edge in the photograph, over {:.2f} object sizes"
+    )
+    mask: float = _limit(0.5, "the mask is all white or inverted")
+    complexity: float = _limit(
+        1.0, "the background did not become simpler or more complex as asked: {:.2f} in its worst octave band"
+    )
+    fill_color: float = _limit(40.0, "the filled area has a color {:.0f} levels from every color around it")
+    fill_texture: float = _limit(
+        2.0, "the texture of the filled area differs from its surroundings by {:.1f} factors of two"
+    )
+    agreement: float = _limit(0.05, "{:.0%} of the controls match the words as well as this picture")
 
 
 @dataclass(frozen=True)
@@ -89,30 +90,9 @@ def judge(faults: Mapping[str, float | None], limits: Limits | None = None) -> V
         if name in held_to and value is not None
     }
     bad = sorted((score, name) for name, score in scores.items() if score < VALID)
-    reasons = tuple(f"{_WORDS[name].format(faults[name])} (limit {held_to[name]:g})" for _, name in bad)
+    words = {limit.name: limit.metadata["words"] for limit in fields(Limits)}
+    reasons = tuple(f"{words[name].format(faults[name])} (limit {held_to[name]:g})" for _, name in bad)
     return Validity(round(min(scores.values(), default=1.0), 4), reasons)
-
-
-_WORDS = {
-    "rate": "the pixel rate misses the requested one by {:.4f}",
-    "position": "the object is {:.1f} pixels from the requested position",
-    "object": "{:.2%} of the object's pixels changed that must not",
-    "outside": "{:.2%} of the pixels outside the object changed that must not",
-    "seam": "the object's rim has a seam of {:.1f} gray levels",
-    "residue": "the removed object is left behind: its details correlate by {:.2f}",
-    "recognized": "a classifier still sees the removed object with a probability of {:.2f}",
-    "salient": "a salient-object network still finds the removed object, with an IoU of {:.2f}",
-    "noise": "the background gained noise of {:.1f} gray levels",
-    "sharpness": "the sharpness of the background changed by {:.1f} factors of two",
-    "edges": "the background has new straight edges of {:.0f} gray levels",
-    "crop": "a central crop cuts off {:.0%} of the object",
-    "outline": "the mask's outline is straight without an edge in the photograph, over {:.2f} object sizes",
-    "mask": "the mask is all white or inverted",
-    "complexity": "the background did not become simpler or more complex as asked: {:.2f} in its worst octave band",
-    "fill_color": "the filled area has a color {:.0f} levels from every color around it",
-    "agreement": "{:.0%} of the controls match the words as well as this picture",
-    "fill_texture": "the texture of the filled area differs from its surroundings by {:.1f} factors of two",
-}
 
 
 def changed_share(picture: np.ndarray, promised: np.ndarray, where: np.ndarray) -> float | None:

@@ -16,16 +16,21 @@ from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from msgspec import Meta
 from torch import Tensor, nn
 
 from unswayed.errors import UnswayedWarning, UserError
+from unswayed.files.records import checked, read_object
 from unswayed.files.tensor_files import read_tensor_file, write_tensor_file
-from unswayed.files.whole import Json, read_json, write_json
+from unswayed.files.whole import Json, write_json
 
 from . import fill
+
+Count = Annotated[int, Meta(ge=1, lt=100_000)]
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,18 @@ class CompactConfig:
     the share of the predicted error variance that the ancestral sampler adds to the posterior variance.
     """
 
-    channels: tuple[int, ...] = (48, 128, 224, 384)
-    encoder: tuple[int, ...] = (0, 2, 2)
-    middle: int = 5
-    decoder: tuple[int, ...] = (1, 2, 3)
-    embedding: int = 384
-    inputs: int = 7
-    head_channels: int = 64
-    sample_size: int = 256
+    channels: Annotated[tuple[Count, ...], Meta(min_length=2)] = (48, 128, 224, 384)
+    encoder: tuple[Annotated[int, Meta(ge=0, lt=100_000)], ...] = (0, 2, 2)
+    middle: Annotated[int, Meta(ge=0, lt=100_000)] = 5
+    decoder: tuple[Count, ...] = (1, 2, 3)
+    embedding: Count = 384
+    inputs: Literal[3, 7] = 7
+    head_channels: Count = 64
+    sample_size: Count = 256
     prediction_type: str = "v_prediction"
     beta_schedule: str = "linear"
     variance_type: str = "error"
-    doubt: float = 2.0
+    doubt: Annotated[float, Meta(ge=0, lt=100_000)] = 2.0
     trained: Json = field(default_factory=dict)
 
 
@@ -263,45 +268,20 @@ def load_compact(folder: str | Path | None = None) -> CompactNetwork:
 
 def read_config(path: str | Path) -> CompactConfig:
     """The config of a saved compact network."""
-    values: object = read_json(path)
-    known = set(CompactConfig.__dataclass_fields__)
-    if not isinstance(values, dict) or set(values) - known:
+    values, known = read_object(path), CompactConfig.__dataclass_fields__
+    if set(values) - set(known):
         raise UserError(f"{path} is not the config of a compact network", allowed=", ".join(sorted(known)))
-    missing = sorted(known - {"trained", "inputs"} - set(values))
+    missing = sorted(set(known) - {"trained", "inputs"} - set(values))
     if missing:
         raise UserError(f"{path} does not state {', '.join(missing)}", run=TRAIN)
-    shapes: Json = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    config = CompactConfig(**{"inputs": 3, **shapes})
-    wrong = _wrong(config)
-    if wrong is not None:
-        raise UserError(f"{path} is not the config of a compact network: {wrong} is {getattr(config, wrong)!r}")
-    return config
-
-
-def _wrong(config: CompactConfig) -> str | None:
-    """The first field of a config that makes it impossible to build the network, or None."""
-
-    def counts(value: object, number: int, least: int) -> bool:
-        return (
-            isinstance(value, tuple)
-            and len(value) == number
-            and all(type(n) is int and least <= n < 1e5 for n in value)
-        )
-
-    blocks = len(config.channels) - 1 if isinstance(config.channels, tuple) else 0
-    right = {
-        "channels": blocks >= 1 and counts(config.channels, blocks + 1, 1),
-        "encoder": counts(config.encoder, blocks, 0),
-        "decoder": counts(config.decoder, blocks, 1),
-        "middle": counts((config.middle,), 1, 0),
-        "embedding": counts((config.embedding,), 1, 1),
-        "inputs": config.inputs in (3, 7),
-        "head_channels": counts((config.head_channels,), 1, 1),
-        "sample_size": counts((config.sample_size,), 1, 1),
-        "doubt": type(config.doubt) in (int, float) and 0 <= config.doubt < 1e5,
+    config = checked(CompactConfig, {"inputs": 3, **values}, str(path))
+    levels = len(config.channels)
+    wrong = {
+        "encoder": len(config.encoder) != levels - 1,
+        "decoder": len(config.decoder) != levels - 1,
+        "head_channels": config.channels[-1] % config.head_channels,
+        "sample_size": config.sample_size % 2**levels,
     }
-    if not all(right.values()):
-        return next(name for name, fits in right.items() if not fits)
-    if config.channels[-1] % config.head_channels:
-        return "head_channels"
-    return "sample_size" if config.sample_size % 2 ** len(config.channels) else None
+    for name in filter(wrong.get, wrong):
+        raise UserError(f"{path} is not the config of a compact network: {name} is {getattr(config, name)!r}")
+    return config
