@@ -93,6 +93,8 @@ def test_every_extra_that_a_message_names_exists():
 
 def test_the_third_party_notice_names_every_package_of_the_core():
     text = (ROOT / "THIRD_PARTY_NOTICES.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| ([\w.-]+) \| [^|]+ \| ([^|]+) \|", text, re.MULTILINE))
-    assert {package(requirement) for requirement in PROJECT["project"]["dependencies"]} <= rows.keys()
-    assert not [name for name, license in rows.items() if license.strip() in ("", "UNKNOWN", "not stated")]
+    rows = re.findall(r"^\| ([\w.-]+) \| ([^|]+) \| ([^|]+) \|", text, re.MULTILINE)[2:]
+    assert {package(requirement) for requirement in PROJECT["project"]["dependencies"]} <= {row[0] for row in rows}
+    pinned = pins("requirements.txt")
+    assert [(name, version) for name, version, _ in rows if pinned[name] != version] == [], "run: make notices"
+    assert not [name for name, _, license in rows if license.strip() in ("", "UNKNOWN", "not stated")]
