@@ -183,6 +183,40 @@ def repaired() -> Reader:
     return Reader([whole], read, damaged_json, (nameless,) * 2)
 
 
+def heads() -> Reader:
+    """The card, the weights and the record of training of a head; its base is opened once, which takes long."""
+    from unittest import mock
+
+    import numpy as np
+    import torch
+
+    from unswayed.labels import own
+    from unswayed.models import Classifier, Transform
+    from unswayed.models import heads as module
+    from unswayed.models.opening import check_head
+    from unswayed.specs import Spec
+
+    network = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 2))
+    base = Classifier(network, Transform(), own(["cat", "dog"]), "lite:0", device="cpu")
+    card = {"base": "lite:0", "base_weights_sha256": base.weights_hash, "labels": own(["cat", "dog"]).to_json()}
+    weights = torch.zeros(2, 3), torch.zeros(2)
+    folder = placed("head/head.json", b"").parent
+    module.Head(base, own(["cat", "dog"]), *weights, card, np.arange(3, dtype=np.uint64)).save(folder)
+    whole = {name: (folder / name).read_bytes() for name in ("head.json", "head.safetensors", module.FILE)}
+
+    def read(data: bytes) -> None:
+        for number, (name, content) in enumerate(whole.items()):
+            placed(f"head/{name}", data[1:] if data[0] == number else content)
+        check_head(f"head:{folder}")
+        with mock.patch.object(module, "open_base", return_value=base):
+            module.trained_on(module.open_head(Spec.parse(f"head:{folder}")).origin)
+
+    def mutate(data: bytes, draw: random.Random) -> bytes:
+        return data[:1] + (damaged if data[0] else damaged_json)(data[1:], draw)
+
+    return Reader([bytes([number]) + content for number, content in enumerate(whole.values())], read, mutate)
+
+
 def repair_results() -> Reader:
     """What `unswayed repair` wrote and a report shows."""
     from unswayed.views.report.extras import RESULT, repair_section
