@@ -73,6 +73,15 @@ def test_an_undecided_check_shows_in_80_columns_how_many_photographs_would_decid
     assert re.fullmatch(r"[\d,]+", row.split()[-1]) and row.split()[-2] == "20.00"
 
 
+def test_the_first_line_says_which_drop_is_so_close_to_its_limit_that_no_photographs_decide(tmp_path):
+    """Before, it ended after "cannot tell" where one of the checks could not be decided."""
+    answers = {"original": [1] * 80, "position": [0] * 16 + [1] * 64, "size-0.05": [0] * 14 + [1] * 66}
+    there = folder(tmp_path / "p", {"mine": frame(answers)})
+    text = run_cli("check", there, "--max-drop", "position=20", "--max-drop", "size-0.05=20", code=3).stdout
+    first = "unswayed check: cannot tell; position: too close to the limit for any number of photographs"
+    assert " ".join(text.split()).startswith(first)
+
+
 def test_exit_3_when_the_interval_straddles_the_threshold(predictions):
     done = run_cli("check", predictions, "-m", "bad", "--max-drop", "size-0.05=40")
     assert done.exit_code == 3, done.stderr

@@ -112,6 +112,9 @@ def checks_text(checks: pl.DataFrame, overall: str, format: str = "table", remar
     if undecided.height and None not in more:
         needed = [f"about {max(more):,} more photographs"] if more else []
         overall += f"; {' and '.join([*needed, *(['mended masks'] if unsure else [])])} would decide"
+    close = undecided.filter(pl.col("reason").str.contains("so close to the limit"))["edit"]
+    if at_limit := sorted(set(close)):
+        overall += f"; {', '.join(at_limit)}: too close to the limit for any number of photographs"
     columns = [
         *map(Column, ("model", "edit", "measure", "verdict")),
         Column("n", importance=-1),
