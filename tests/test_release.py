@@ -64,6 +64,9 @@ def test_the_wheel_is_tried_on_every_system_and_python_before_anything_is_publis
     assert {entry["os"] for entry in matrix["include"]} == set(matrix["os"])
     assert {system.partition("-")[0] for system in matrix["os"]} == {"ubuntu", "macos", "windows"}
     assert not [step for step in JOBS["try"]["steps"] if "checkout" in step.get("uses", "")], "the wheel alone"
+    [install] = (step["run"] for step in JOBS["try"]["steps"] if step.get("name") == "Install the wheel")
+    [upload] = (step["with"]["path"] for step in JOBS["build"]["steps"] if "upload" in step.get("uses", ""))
+    assert "-r pyproject.toml dist/*.whl" in install and "pyproject.toml" in upload, "so that lowest-direct means these"
     assert (JOBS["try"]["needs"], JOBS["publish"]["needs"]) == ("build", "try")
     assert {JOBS[name]["needs"] for name in ("announce", "docs")} == {"publish"}
 

@@ -31,12 +31,13 @@ UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
 CUDA = re.compile(r"cuda-|nvidia-|triton")
 PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "aarch64-apple-darwin", "x86_64-pc-windows-msvc")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-# torch of PyPI for Linux has several gigabytes of CUDA; the pinned version is in uv's cache since `make setup`.
+# torch of PyPI for Linux has several gigabytes of CUDA; this version is in uv's cache since `make setup`.
 PINNED = re.findall(r"^torch(?:vision)?==.*$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
+SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")  # as GitHub runs a step
 BIN = "Scripts" if os.name == "nt" else "bin"
 ONLY_SERVICES = """What only the services can show:
 - the matrix of release.yml: macOS, Windows, the versions of Python that are not installed here, and torch's CPU wheels
-  and its lowest version where PyTorch's own index could not be reached here
+  where PyTorch's own index could not be reached here
 - trusted publishing and attestations (PyPI and GitHub sign them), the GitHub release, the published documentation
 - the Action inside a real workflow: its caches, artifacts and `uses:` steps
 - weights from the Hugging Face Hub (`timm:…` in README.md)"""
@@ -104,26 +105,34 @@ class Check:
         }
 
     def install(self, name: str, *options: str, interpreter: str = sys.executable) -> str:
-        """The package from the local index in a new environment; which torch it got."""
+        """The package from the local index in a new environment; which torch and timm it got."""
         place, wanted = self.folder / name, f"unswayed=={self.version}"
         run(UV, "venv", "--quiet", "--seed", "--python", interpreter, place, cwd=self.folder)
         python = ("--python", place / BIN / "python", "--quiet")
         run(UV, "pip", "install", *python, "--index", self.index, *options, *self.cpu, wanted, cwd=self.outside)
-        code = "import unswayed, torch; print(unswayed.__file__, unswayed.__version__, torch.__version__)"
-        where, version, torch = run("python", "-c", code, cwd=self.outside, env=self.environment(name)).split()[-3:]
+        code = (
+            "import unswayed, torch, timm; print(unswayed.__file__, *(m.__version__ for m in (unswayed, torch, timm)))"
+        )
+        got = run("python", "-c", code, cwd=self.outside, env=self.environment(name))
+        where, version, torch, timm = got.split()[-4:]
         if not Path(where).is_relative_to(place.resolve()) or version != self.version:
             raise Wrong(f"imported {where}, {version}")
-        return f"unswayed {version}, torch {torch}"
+        return f"unswayed {version}, torch {torch}, timm {timm}"
 
     def demo(self, name: str) -> str:
-        """The demo from outside the checkout: its report, and the accuracy of the originals."""
-        env, output = self.environment(name), self.outside / ("demo" if name == "core" else f"demo-{name}")
-        run("unswayed", "demo", "-o", output, cwd=self.outside, env=env)
-        run("unswayed", "verify", output / "benchmark", cwd=self.outside, env=env)
-        table = run("unswayed", "analyze", output / "predictions", "--format", "json", cwd=self.outside, env=env)
+        """The demo and the smoke test of release.yml as written, from outside the checkout."""
+        import yaml
+
+        env, folder = self.environment(name), self.outside if name == "core" else self.outside / name
+        folder.mkdir(exist_ok=True)
+        workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+        for step in workflow["jobs"]["try"]["steps"]:
+            if step.get("name") in ("Demo", "Smoke test"):
+                run(*SHELL, step["run"], cwd=folder, env=env)
+        table = run("unswayed", "analyze", "demo/predictions", "--format", "json", cwd=folder, env=env)
         rows = json.loads(table[table.index("[") :])
-        size = (output / "report.html").stat().st_size
-        return f"{output / 'report.html'} ({size / 1e6:.1f} MB), {len(rows)} rows of results"
+        report = folder / "demo/report.html"
+        return f"{report} ({report.stat().st_size / 1e6:.1f} MB), {len(rows)} rows of results; smoke test"
 
     def extras(self) -> str:
         """What the core does not do names the line that installs it."""
@@ -192,8 +201,7 @@ class Check:
             values = {
                 key: expression.sub(lambda match: inputs[match[1]], value) for key, value in step.get("env", {}).items()
             }
-            shell = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"])
-            run(*shell, cwd=self.outside, env=env | values)
+            run(*SHELL, step["run"], cwd=self.outside, env=env | values)
             names.append(step["name"])
         if "verdict=pass" not in (self.outside / "output").read_text():
             raise Wrong((self.outside / "output").read_text())
@@ -286,7 +294,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     check, words = Check(folder.resolve()), arguments.only.split(",")
     print(f"in {folder}, torch: {'CPU wheels' if check.cpu else 'as in the registry; PyTorch index not reachable'}")
-    lowest = ("--resolution", "lowest-direct", *(() if check.cpu else PINNED))
+    # With the file, the requirements of the package count as direct, and not only the package itself.
+    lowest = ("--resolution", "lowest-direct", "-r", str(ROOT / "pyproject.toml"))
     check.step("build and index", check.build)
     others: list[tuple[str, Callable[[], str]]] = []
     for version, program in interpreters().items():

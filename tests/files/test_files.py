@@ -5,10 +5,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from unswayed.errors import UserError
+from unswayed.files.locks import alone
 from unswayed.files.whole import canonical, check_writable, read_json, sha256, whole, write_bytes, write_json
 
 
@@ -28,6 +30,30 @@ def test_a_block_that_fails_leaves_the_old_file_and_no_other(tmp_path):
         file.write(b"%d" % (1 // 0))
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_windows_refuses_is_not_asked_of_it(tmp_path, monkeypatch):
+    """It renames and removes no file that is open; its Python has no fcntl."""
+    path, replace = tmp_path / "file", os.replace
+
+    def rename(part, to):
+        held = {os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists()}
+        assert str(part) not in held
+        replace(part, to)
+
+    monkeypatch.setattr("unswayed.files.whole.fcntl", None)
+    monkeypatch.setattr(os, "replace", rename)
+    with whole(path) as file:
+        file.write(b"new")
+    assert path.read_bytes() == b"new"
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "it is open")
+
+    with alone(path.with_name(".lock")):
+        monkeypatch.setattr(Path, "unlink", refuse)
+    with alone(path.with_name(".lock")):
+        pass
 
 
 def test_a_new_file_has_the_rights_that_the_umask_leaves(tmp_path):

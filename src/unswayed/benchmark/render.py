@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import socket
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from unswayed.files.storage import upload
 from unswayed.files.whole import PART, explained, open_beside
 from unswayed.jobs import Outcome, run_tasks
 from unswayed.rendering.layers import (
+    CountedRenderer,
     NetworkRenderer,
     Refusal,
     Removal,
@@ -274,8 +276,15 @@ def through_network(
 ) -> Generator[Summary, None, None]:
     """Build the sources: worker processes prepare and write them, this one renders their pictures in mixed batches.
 
+    Where processes cannot share memory by a socket, which is on Windows, this one does everything.
     on_passes: called after every pass of the network with the number of pictures in it.
     """
+    if not hasattr(socket, "AF_UNIX"):
+        alone = SourceBuilder(plan, removal)
+        counted = on_passes is not None and isinstance(renderer, NetworkRenderer)
+        alone.renderer = CountedRenderer(renderer, on_passes) if counted else renderer  # type: ignore[arg-type]
+        yield from map(alone, ids)
+        return
     on_cpu = renderer.describe().get("device") == "cpu"
     workers = plan.settings.workers or _workers(on_cpu, plan.settings.per_gpu)
     with Service(renderer, removal, on_passes) as service:

@@ -58,7 +58,8 @@ class Lock:
         self._lease.release()
         if self._lock.is_locked:
             # The file goes first: a process that has opened it meanwhile sees that it is gone and tries again.
-            self.path.unlink(missing_ok=True)
+            with contextlib.suppress(PermissionError):  # Windows removes no open file; there filelock does it
+                self.path.unlink(missing_ok=True)
             self._lock.release()
 
 

@@ -51,6 +51,8 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
+                if fcntl is None:
+                    file.close()  # Windows renames no open file
                 upload(part, path)
                 os.replace(part, path)
                 part = None
