@@ -46,6 +46,7 @@ from unswayed.sources import open_source
 PARTS = ("cost", "complexity", "filling", "distance", "time")
 EDITS = ("inversion", "reinsertion", "background-simple", "background-complex")
 CONTROL = {"background-simple": "inversion", "background-complex": "inversion"}
+NEEDED = {"cost": EDITS, "complexity": tuple(CONTROL), "distance": ("inversion",)}
 
 
 class Pictures:
@@ -263,7 +264,12 @@ def distance(sets: dict[str, Pictures], inception: Path | None, device: str | No
             batch = torch.from_numpy(np.stack(pictures.all(edit, ids))).permute(0, 3, 1, 2)
             parts = [network(part.to(device or "cpu"))[0].cpu() for part in batch.split(32)]
             features.append(torch.cat(parts).double().numpy())
-        print(f"distance, {title}: FID {frechet_distance(*features):.2f}, KID {kernel_distance(*features)}", flush=True)
+        kernel, deviation = kernel_distance(*features)
+        print(
+            f"distance, {title}: FID {frechet_distance(*features):.2f}, KID × 1,000 {1000 * kernel:.2f} (standard "
+            f"deviation over subsets {1000 * deviation:.2f}), {len(ids)} photographs",
+            flush=True,
+        )
 
 
 def time_of_a_pass(networks: list[str]) -> None:
@@ -306,8 +312,9 @@ def main() -> None:
     parts, networks = arguments.parts.split(","), ["compact", *arguments.network]
     folder = arguments.out or Path(tempfile.mkdtemp())
     sets = {}
-    if set(parts) & {"cost", "complexity", "distance"}:
-        recipe = ",".join(("original", *EDITS))
+    needed = {edit for part in parts for edit in NEEDED.get(part, ())}
+    if needed:
+        recipe = ",".join(("original", *(edit for edit in EDITS if edit in needed)))
         other = [
             elsewhere(code, "build", arguments.source, folder / code.name, recipe, arguments.limit, arguments.device)
             for code in arguments.code

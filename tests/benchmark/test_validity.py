@@ -12,6 +12,7 @@ from unswayed.benchmark.validity import (
     changed_share,
     crop_loss,
     fill_color,
+    fill_grain,
     fill_texture,
     gained_noise,
     judge,
@@ -26,7 +27,7 @@ from unswayed.benchmark.validity import (
 from unswayed.edits.composition import Guidance
 from unswayed.edits.geometry import resized
 from unswayed.rendering.layers import Layers, Rendering
-from unswayed.rendering.removal import open_removal
+from unswayed.rendering.removal import hole_of, open_removal
 from unswayed.scene import frame
 from unswayed.sources import open_source
 
@@ -154,6 +155,16 @@ def test_a_fill_of_a_foreign_color_or_texture_is_a_fault(dog):
     assert fill_texture(flat, hole) > Limits().fill_texture > fill_texture(good, hole)
     assert fill_color(picture, np.zeros_like(hole)) is None
     assert not judge({"fill_color": fill_color(colored, hole)}).valid
+
+
+@pytest.mark.parametrize(("scene", "caught"), [("panda", True), ("koala", True), ("sheep", False), ("dog", False)])
+def test_patches_that_drew_combs_and_tunnels_are_a_fault(scene, caught):
+    framed = frame(open_source("sample")[scene])
+    picture, mask = resized(framed.image, 256), resized(framed.mask, 256)
+    hole = hole_of(mask)
+    measured = fill_grain(open_removal("patches")(picture, mask, 0, None), hole)
+    assert judge({"fill_grain": measured}).valid is not caught
+    assert fill_grain(picture, np.zeros_like(hole)) is None
 
 
 @pytest.mark.parametrize(

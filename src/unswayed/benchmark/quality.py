@@ -102,6 +102,7 @@ class Witness:
                 "residue": validity.residue(background, resized(scene.image, size), mask),
                 "fill_color": validity.fill_color(background, hole),
                 "fill_texture": validity.fill_texture(background, hole),
+                "fill_grain": validity.fill_grain(background, hole),
             }
             if self._classifier is not None and scene.label is not None:
                 classifier = self._classifier()

@@ -58,6 +58,9 @@ class Limits:
     fill_texture: float = _limit(
         2.0, "the texture of the filled area differs from its surroundings by {:.1f} factors of two"
     )
+    fill_grain: float = _limit(
+        0.88, "the filled area repeats fine detail without coarse detail, by {:.1f} factors of two"
+    )
     agreement: float = _limit(0.05, "{:.0%} of the controls match the words as well as this picture")
 
 
@@ -341,11 +344,29 @@ def fill_color(background: np.ndarray, hole: np.ndarray) -> float | None:
 
 def fill_texture(background: np.ndarray, hole: np.ndarray) -> float | None:
     """|log2| of the ratio of fine detail in the fill to that in a band of a twelfth of the side around it."""
-    gray = cv2.cvtColor(background, cv2.COLOR_RGB2GRAY).astype(np.float32)
+    gray, ring = cv2.cvtColor(background, cv2.COLOR_RGB2GRAY).astype(np.float32), _around(hole)
     fine = gray - cv2.GaussianBlur(gray, (0, 0), 2)
-    reach = max(hole.shape[0] // 12, 3)
-    ring = (cv2.dilate(hole.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)) > 0) & ~hole
     if not hole.any() or not ring.any():
         return None
     # Half a gray level keeps the noise of two flat areas from counting.
     return float(abs(np.log2((fine[hole].std() + 0.5) / (fine[ring].std() + 0.5))))
+
+
+def fill_grain(background: np.ndarray, hole: np.ndarray) -> float | None:
+    """log2 of fine over coarse detail in the fill, less that in the band around it, at least 0.
+
+    Patches that were copied again and again draw combs and tunnels: lines of a pixel or two where there was structure.
+    """
+    gray, ring = cv2.cvtColor(background, cv2.COLOR_RGB2GRAY).astype(np.float32), _around(hole)
+    if not hole.any() or not ring.any():
+        return None
+    soft, softer = (cv2.GaussianBlur(gray, (0, 0), sigma * hole.shape[0] / 256) for sigma in (1.5, 3.0))
+    fine, coarse = np.abs(gray - soft), np.abs(soft - softer)
+    inside, outside = (np.log2((fine[at].mean() + 0.25) / (coarse[at].mean() + 0.25)) for at in (hole, ring))
+    return max(0.0, float(inside - outside))
+
+
+def _around(hole: np.ndarray) -> np.ndarray:
+    """(S, S) bool: the band of a twelfth of the side around a hole."""
+    reach = max(hole.shape[0] // 12, 3)
+    return (cv2.dilate(hole.astype(np.uint8), np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)) > 0) & ~hole
