@@ -147,22 +147,32 @@ OBJECT_SPACES = ("coco-80", "coco-91", "voc-20")
 
 
 @functools.cache
-def object_concepts(space: LabelSpace) -> tuple[str | None, ...]:
-    """The COCO class that each class of a space means, by name, or by WordNet for ImageNet's; None if it means none.
-
-    >>> object_concepts(imagenet())[207], object_concepts(object_space("voc-20"))[0], object_concepts(imagenet())[21]
-    ('dog', 'airplane', 'bird')
-    """
+def object_names() -> dict[str, str]:
+    """The COCO class that each name of a class of COCO or VOC means; names in their plain form."""
     rows = [row for row in _object_table() if row["annotated"] == "yes"]
+    return {plain(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
+
+
+@functools.cache
+def object_concepts(space: LabelSpace) -> tuple[str | None, ...]:
+    """The COCO class that each class of a space means: by its name, or by WordNet if it is ImageNet's, or the only one
+    of ImageNet's with this name; None if it means none.
+
+    >>> object_concepts(imagenet())[207], object_concepts(own(["aeroplane", "pug"])), object_concepts(imagenet())[21]
+    ('dog', ('airplane', 'dog'), 'bird')
+    """
     if space == imagenet():
         concepts: dict[int, str] = {}
-        for row in rows:
+        for row in _object_table():
             for span in row["imagenet"].split():
                 first, _, last = span.partition("-")
                 concepts |= dict.fromkeys(range(int(first), int(last or first) + 1), row["coco"])
         return tuple(concepts.get(index) for index in range(len(space)))
-    named = {plain(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
-    return tuple(named.get(plain(name)) for name in space.classes)
+    described = object_concepts(imagenet())
+    names = [plain(name) for name in imagenet().classes]
+    known = {name: concept for name, concept in zip(names, described, strict=True) if names.count(name) == 1}
+    known |= {**dict(zip(imagenet().wnids, described, strict=True)), **object_names()}
+    return tuple(known.get(plain(name)) for name in space.classes)
 
 
 def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from object_world import COLORS
 from onnx_detectors import ColorNetwork, write_detector
 from unswayed.errors import UserError
-from unswayed.labels import imagenet, object_space
+from unswayed.labels import imagenet, object_space, own
 from unswayed.models import Answer, Inputs, ObjectModel, open_any
 from unswayed.models.box_decoding import DECODINGS, corners, suppressed
 from unswayed.models.label_mapping import map_objects
@@ -138,6 +138,19 @@ def test_classes_are_matched_by_what_they_mean() -> None:
     assert of_coco.members[coco.index("pizza")] == ()
     with pytest.raises(UserError, match="no counterpart"):
         map_objects(voc, coco, [coco.index("pizza")])
+
+
+def test_a_detector_that_knows_kinds_is_asked_about_them() -> None:
+    coco, kinds = object_space("coco-80"), own(["beagle", "pug", "dog", "kite"])
+    beagle, labrador = imagenet().index("beagle"), imagenet().index("Labrador retriever")
+    of_imagenet = map_objects(kinds, imagenet(), [beagle])
+    assert of_imagenet.members[beagle] == (0,) and of_imagenet.members[labrador] == (2,)
+    assert of_imagenet.members[21] == (), "a kite is no bird"
+    assert map_objects(kinds, coco, [16]).members[coco.index("dog")] == (0, 1, 2)
+    # Photographs in folders that are named like ImageNet's classes, and a folder of no dogs.
+    folders = own(["beagle", "n02110958", "crane"])
+    assert map_objects(coco, folders, [0]).members == ((16,), (16,), ())
+    assert map_objects(own(["pug"]), folders, [1]).members == ((), (0,), ())
 
 
 @pytest.fixture(scope="session")

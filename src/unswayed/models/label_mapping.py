@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import fits
 from unswayed.files.whole import read_json, read_names
-from unswayed.labels import OBJECT_SPACES, RIVAL10, LabelSpace, imagenet, object_concepts, object_space, own, plain
+from unswayed.labels import (
+    OBJECT_SPACES,
+    RIVAL10,
+    LabelSpace,
+    imagenet,
+    object_concepts,
+    object_names,
+    object_space,
+    own,
+    plain,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -104,7 +114,8 @@ def map_objects(
     """The same mapping for a model that is asked about objects, or in words: one of its classes may mean several of the
     benchmark's, and pictures of classes that it does not have are not counted; refused if it has none of `needed`.
 
-    Classes of COCO, VOC and ImageNet are matched by what they mean: a Labrador retriever is a dog.
+    Classes of COCO, VOC and ImageNet are matched by what they mean: a Labrador retriever is a dog, unless the model
+    knows Labrador retrievers.
     """
     if model == target:
         return map_labels(model, target, needed)
@@ -114,7 +125,11 @@ def map_objects(
     members, known = _by_names(model, target), object_concepts(model)
     for index, (name, concept) in enumerate(zip(target.classes, object_concepts(target), strict=True)):
         if concept is not None:
-            members[index] = tuple(at for at, other in enumerate(known) if other == concept)
+            meant = [at for at, other in enumerate(known) if other == concept]
+            if object_names().get(plain(name)) != concept:  # a kind of it: the same kind, or else what is of any kind
+                general = [at for at in meant if object_names().get(plain(model.classes[at])) == concept]
+                meant = [at for at in members[index] if known[at] in (None, concept)] or general
+            members[index] = tuple(meant)
         elif target == imagenet():  # whose kite is a bird, and COCO's is not
             members[index] = tuple(at for at in members[index] if known[at] is None)
         if plain(name) in named:
