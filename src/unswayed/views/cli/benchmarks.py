@@ -74,7 +74,7 @@ def _print_built(built: BuildResult, scenes: Source) -> None:
     warn(built.warnings)
     if built.invalid or built.left_out:
         print(
-            f"validity: {built.invalid} pictures are doubtful and kept, {built.left_out} left out; the manifest "
+            f"validity: {plural(built.invalid, 'picture')} doubtful and kept, {built.left_out} left out; the manifest "
             "has the reasons, `unswayed review` shows the pictures, `analyze --valid-only` counts the others alone"
         )
     scenes_by_reason = defaultdict(list)

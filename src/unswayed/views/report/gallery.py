@@ -62,8 +62,8 @@ def gallery_section(
         else "those whose true class lost most probability, at most two of one photograph"
     )
     words = (
-        f"{plural(total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph was "
-        f"classified correctly, and {gained:,} from wrong to right (n counts each model separately). "
+        f"{plural(total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph the "
+        f"model got right, and {gained:,} from wrong to right (n counts each model separately). "
         f"{sum(not flip.gained for flip in flips):,} and {sum(flip.gained for flip in flips):,} are shown: {chosen}. "
         "Press one to enlarge it."
     )

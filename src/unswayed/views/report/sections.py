@@ -120,7 +120,8 @@ def _crop_words(findings: Findings) -> str | None:
     counts = findings.flips.counts
     seen, cut = int(counts["seen"].sum()), int(counts["cut"].sum())
     if not seen:
-        return "It is not known how much of the object the models' own crops keep: the predictions have no masks."
+        unknown = "It is not known how much of the object the models' own crops keep: the predictions have no masks."
+        return unknown if "classify" in findings.tasks.values() else None  # other models take whole pictures
     if not cut:
         return f"No model's crop cuts off more than half of an object in {seen:,} edited pictures."
     sums = counts.group_by("edit").agg(pl.col("cut").sum(), pl.col("seen").sum())
