@@ -93,6 +93,13 @@ def test_no_help_shows_a_type_for_an_option_that_takes_no_value() -> None:
         assert "bool" not in shown.output.lower(), command
 
 
+def test_every_help_fits_eighty_columns() -> None:
+    """A default of five edits made two lines of `repair --help` ninety columns wide."""
+    for command in ["", *(name for names in COMMANDS.values() for name in names)]:
+        shown = run_cli(*([command] if command else []), "--help", env={"COLUMNS": "80"})
+        assert max(map(len, shown.stdout.splitlines())) <= 80, command
+
+
 def test_build_and_evaluate_end_with_the_next_command(tmp_path: Path) -> None:
     bench = tmp_path / "bench"
     recipe = ("--recipe", "color-gray,background-simple", "--renderer", "paste")

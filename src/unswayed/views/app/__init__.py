@@ -31,7 +31,7 @@ class AppSettings:
     renderer: str = option(
         "diffusion",
         replace(
-            RENDERER, help="What the button Render uses: `diffusion`, or a pipeline that also reads words, {values}."
+            RENDERER, help="What the button Render uses: `diffusion`, or `diffusers:NAME_OR_FOLDER`, which reads words."
         ),
     )
     device: str | None = option(None, DEVICE)

@@ -99,12 +99,18 @@ def print_help(command: Any, ctx: Any, panels: Mapping[str, Mapping[str, str]]) 
 WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 
 
+class Names(textwrap.TextWrapper):
+    """Wraps at spaces, and after the commas of a list of names that is longer than a line."""
+
+    wordsep_simple_re = re.compile(r"(\s+|(?<=[a-z0-9],)(?=[a-z]))")
+
+
 def _panel(title: str, rows: Mapping[str, str], width: int, names: int) -> Iterator[str]:
     """The lines of a box with a title: a name and its help per row; a name that is too long has a line of its own."""
     yield typer.style(f"╭─ {title} ".ljust(width - 1, "─") + "╮", dim=True)
     side = typer.style("│", dim=True)
     for name, help in rows.items():
-        texts = textwrap.wrap(help.replace("`", ""), width - names - 6, **WHOLE_WORDS) or [""]
+        texts = Names(width - names - 6, **WHOLE_WORDS).wrap(help.replace("`", "")) or [""]
         if len(name) > names:
             yield f"{side} {typer.style(name.ljust(width - 4), fg='cyan', bold=True)} {side}"
         for number, text in enumerate(texts):
