@@ -16,7 +16,7 @@ from unswayed.analyses.tables import analyze
 from unswayed.benchmark import BuildSettings, build
 from unswayed.benchmark.building import Progress
 from unswayed.views.cli import COMMANDS, build_app
-from unswayed.views.cli.progress import ProgressLine
+from unswayed.views.cli.progress import ProgressLine, say
 from unswayed.views.report.drop_tables import analysis_text
 
 LONG_NAME = "timm:a_model_with_a_rather_long_name.in1k"
@@ -62,6 +62,9 @@ def test_compare_and_check_fit_eighty_columns_and_divide_no_word(predictions: Pa
     assert max(map(len, shown.stdout.splitlines())) <= 80
     assert ("limit" if command[0] == "check" else "difference") in shown.stdout
     assert LONG_NAME in shown.stdout
+    if command[0] == "compare":  # never the accuracy of one model without that of the other
+        wide = run_cli(*command[:1], predictions, *command[1:], env={"COLUMNS": "140"}).stdout
+        assert "A / B %" in wide and "100.0 / 100.0" in wide
 
 
 def test_verdicts_and_lists_fit_eighty_columns_and_divide_no_word(predictions: Path, tmp_path: Path) -> None:
@@ -163,6 +166,18 @@ def test_the_progress_line_fits_and_divides_no_word(width: int) -> None:
     assert ("2 failed" in shown) == (width == 80)
 
 
+def test_a_long_message_is_wrapped_in_a_terminal_and_a_command_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    warning, command = "warning: the benchmark is no longer at its place", f"next: unswayed report {'long/' * 9}"
+    say(warning, command)
+    assert capsys.readouterr().err.splitlines() == [warning, command], "in a file or a pipe, each is one line"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    say(warning, command)
+    assert capsys.readouterr().err.splitlines() == ["warning: the benchmark is no longer at", "its place", command]
+
+
 @pytest.mark.parametrize("command", ["evaluate", "sensitivity", "distribution"])
 def test_ctrl_c_says_how_to_resume(monkeypatch, tmp_path, command):
     """Before, only `build` and `repair` spoke."""
@@ -173,5 +188,6 @@ def test_ctrl_c_says_how_to_resume(monkeypatch, tmp_path, command):
     owner, name = (evaluation, "run_evaluation") if command == "evaluate" else (unswayed, command)
     monkeypatch.setattr(owner, name, interrupted)
     stopped = run_cli(command, "bench", "-m", "lite:0", "-o", tmp_path, code=130)
-    assert "stopped; run the same command again to resume" in stopped.stderr
-    assert f"run: unswayed {command} bench -m lite:0" in stopped.stderr
+    lines = stopped.stderr.splitlines()
+    said = lines.index("stopped; run the same command again to resume")
+    assert lines[said + 1].startswith(f"run: unswayed {command} bench -m lite:0")

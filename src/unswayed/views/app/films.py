@@ -146,8 +146,8 @@ def search_panel(editor: Editor) -> None:
         profiling = gr.Button("Try all changes", elem_id="fragility", size="sm", min_width=120)
         cancel = editor.cancel_button("cancel-search")
     gr.HTML(
-        "<p class='quiet'>Search and sweep ask the first model and keep the other changes; all changes are tried on "
-        "every model, each from the photograph itself.</p>"
+        "<p class='quiet'>The first two keep your other changes and ask the first model. The third starts from the "
+        "photograph, makes one change at a time and asks every model.</p>"
     )
     working = gr.HTML(elem_id="searching")
     drawn = "<section class='film'></section>"

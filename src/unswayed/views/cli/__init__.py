@@ -153,5 +153,7 @@ def main() -> None:
         # A name from a file must not look like a command of a workflow, which begins a line with two colons.
         lines = [printable(line) for line in shown(str(refusal)).split("\n")]
         lines = [f"'{line}" if line.lstrip().startswith("::") else line for line in lines]
-        print("error: " + "\n".join(lines), file=sys.stderr)
+        from .progress import for_a_terminal
+
+        print(*map(for_a_terminal, [f"error: {lines[0]}", *lines[1:]]), sep="\n", file=sys.stderr)
         sys.exit(EXIT_USAGE)

@@ -127,7 +127,7 @@ def stoppable() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"stopped; run the same command again to resume\nrun: {shlex.join(['unswayed', *sys.argv[1:]])}")
+        say("stopped; run the same command again to resume", f"run: {shlex.join(['unswayed', *sys.argv[1:]])}")
         raise typer.Exit(130) from None
 
 
@@ -154,8 +154,14 @@ def next_command(command: str) -> None:
 
 def say(*lines: str) -> None:
     """Print lines on stderr, where they do not mix with the command's result; no name in them can begin a new line."""
-    for line in lines:
-        typer.echo(printable(line), err=True)
+    for line in map(printable, lines):
+        typer.echo(for_a_terminal(line), err=True)
+
+
+def for_a_terminal(line: str) -> str:
+    """Return a line of stderr, wrapped if that is a terminal; a command stays in one line, so that it can be copied."""
+    is_whole = line.startswith(("run: ", "next: ")) or not sys.stderr.isatty()
+    return line if is_whole else "\n".join(wrapped(line))
 
 
 def wrapped(text: str) -> list[str]:

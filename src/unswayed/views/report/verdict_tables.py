@@ -38,12 +38,9 @@ def comparison_text(
         Column("edit"),
         Column("verdict", lambda row: functools.reduce(lambda text, pair: text.replace(*pair), words, row["verdict"])),
         Column("n", importance=1),
-        Column(f"{first} %", 100 * pl.col("first_accuracy"), 1, importance=1),
-        Column(f"{second} %", 100 * pl.col("second_accuracy"), 1, importance=1),
-        Column(f"{first} drop", "first_drop", 1),
-        Column(f"{second} drop", "second_drop", 1),
-        Column(f"{first} relative %", "first_relative_drop", 1),
-        Column(f"{second} relative %", "second_relative_drop", 1),
+        *_of_both("%", "accuracy", (first, second), format, 100, importance=1),
+        *_of_both("drop", "drop", (first, second), format),
+        *_of_both("relative %", "relative_drop", (first, second), format),
         Column("difference", difference, 1, importance=3),
         Column("95 %", interval_of(low, high, 1), importance=3),
         Column("p_holm", importance=2),
@@ -62,6 +59,22 @@ def comparison_text(
         pair = pl.format("A: {}, B: {}", "first", "second")
         return Table(table.with_columns(pair=pair), columns, title, notes, remarks, "pair").text(format)
     return Table(table, columns, title, notes, remarks).text(format)
+
+
+def _of_both(
+    what: str, column: str, names: tuple[str, str], format: str, scale: float = 1.0, importance: int = 0
+) -> list[Column]:
+    """The values of both models: two columns; in a terminal one, so that none is left out without the other."""
+    first, second = (f"{order}_{column}" for order in ("first", "second"))
+    if format != "table":
+        return [
+            Column(f"{name} {what}", scale * pl.col(key), 1) for name, key in zip(names, (first, second), strict=True)
+        ]
+
+    def values(row: Row) -> str:
+        return " / ".join(number(None if row[key] is None else scale * row[key], 1) for key in (first, second))
+
+    return [Column(f"{' / '.join(names)} {what}", values, number=True, importance=importance)]
 
 
 def _short(models: Sequence[str]) -> tuple[str, str]:
