@@ -301,6 +301,10 @@ def test_nothing_is_wider_than_the_screen_and_no_figure_text_overlaps(visit: Vis
     assert plot["x"] + plot["width"] <= column["x"] + column["width"] + 1, "the worst flip does not cover the numbers"
     wide = "them => them.filter((it) => it.scrollWidth > it.clientWidth + 1).map((it) => it.textContent)"
     assert visit.page.locator(".matrix thead .attribute").evaluate_all(wide) == [], "headings do not run together"
+    tall = "them => them.filter((it) => it.offsetHeight > 130).map((it) => it.closest('table').id)"
+    assert visit.page.locator("table[id] thead").evaluate_all(tall) == [], "headings leave room for rows"
+    lines = "them => them.map((it) => Math.round(it.offsetHeight / parseFloat(getComputedStyle(it).lineHeight)))"
+    assert set(visit.page.locator("#matrix-help .entry").evaluate_all(lines)) == {1}, "a color stands beside its word"
     overlaps = visit.page.evaluate(
         """() => [...document.querySelectorAll(".drawing svg")].flatMap((svg) => {
             const boxes = [...svg.querySelectorAll("text")].map((it) => [it.textContent, it.getBoundingClientRect()]);

@@ -71,8 +71,8 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     path = folder / "model00.parquet"
     pl.read_parquet(path).filter(~control).write_parquet(path)
     said = verdict(Findings(folder, ReportSettings()))[1]
-    reason = "the control of random background could not be made (needs a diffusion network)"
-    assert f"what rendering alone costs is included, since {reason}" in said
+    reason = "the control that shows it for random background could not be made (needs a diffusion network)"
+    assert f"what rendering alone costs cannot be subtracted: {reason}" in said
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def gallery_section(
     )
     words = (
         f"{plural(total, 'flip')} from right to wrong among {n:,} edited pictures whose photograph the "
-        f"model got right, and {gained:,} from wrong to right (n counts each model separately). "
+        f"model got right, and {gained:,} from wrong to right (counted for each model). "
         f"{sum(not flip.gained for flip in flips):,} and {sum(flip.gained for flip in flips):,} are shown: {chosen}. "
         "Press one to enlarge it."
     )
@@ -82,10 +82,8 @@ def _blame(flip: Flip) -> str:
     """
     if flip.gained or flip.control_correct is None:
         return ""
-    if not flip.control_correct:
-        return "the rendering: control wrong already"
     change = "the change or the filled area" if flip.control == "reinsertion" else "the change"
-    return f"{change}: control right"
+    return f"{change}: control right" if flip.control_correct else "the rendering: control wrong already"
 
 
 def _before(flip: Flip) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import BadPicture
+from unswayed.evaluation.facts import Facts
 from unswayed.files.whole import sha256
 from unswayed.sources.pictures import read_mask, read_picture
 from unswayed.views.text import plural
@@ -122,14 +123,14 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
     manifest = polars.DataFrame(benchmark.manifest)
     album = Album(benchmark.root, manifest)
     names = edits or [edit for edit in manifest["edit"].unique(maintain_order=True).to_list() if edit != "source"]
-    rows = []
+    words, rows = Facts(manifest=manifest).words(names), []
     for scene in album.scenes(scenes):
         there = album.pictures(f"{scene}/{edit}/0" for edit in names)
         pictures = [there.get(f"{scene}/{edit}/0") for edit in names]
         blank = np.full_like(next(picture for picture in pictures if picture is not None), 255)
         made = [(blank if picture is None else picture) for picture in pictures]
-        texts = [edit if picture is not None else f"{edit}: –" for edit, picture in zip(names, pictures, strict=True)]
-        rows.append((made, [text.replace("background-", "bg-") for text in texts]))
+        texts = [words[edit] + ": –" * (picture is None) for edit, picture in zip(names, pictures, strict=True)]
+        rows.append((made, texts))
     with drawing("sheet"):
         return _smaller(figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png"))
 

@@ -55,7 +55,8 @@ def _notes(findings: Findings) -> Markup:
         "5 points are 5 more wrong predictions per hundred pictures. The net drop is measured against the edit's "
         "control instead, which is rendered in the same way without the change; an edit that renders nothing else "
         "needs no control. p is from McNemar's exact test (one run) or a sign-flip test (several runs) of the net "
-        "drop, with Holm's correction over all edits; an average is tested by itself.",
+        "drop, with Holm's correction over all edits; an average is tested by itself. An interval is of its row alone: "
+        "where it leaves out 0 but p is 0.05 or more, the drop may be chance among so many edits.",
         "A raw drop stands in for a net drop where the control was not evaluated." if drops["raw"].any() else None,
         "White-box marks a model that the adversarial background attacks; the edit is left out of the averages of all "
         "models."
@@ -129,7 +130,7 @@ def _crop_words(findings: Findings) -> str | None:
     edit, edit_cut, edit_seen = worst.row(0)
     flips, cut_flips = int(counts["flips"].sum()), int(counts["cut_flips"].sum())
     return (
-        f"Objects cut off: in {cut:,} of {seen:,} edited pictures (n counts each model separately) the model's own "
+        f"Objects cut off: in {cut:,} of {seen:,} edited pictures (counted for each model) the model's own "
         f"resize and crop leave less than half of the object, most often where it is “{findings.words[edit]}” "
         f"({edit_cut:,} of {edit_seen:,}); {cut_flips:,} of {flips:,} right-to-wrong flips are of this kind."
     )
@@ -151,7 +152,8 @@ def accuracy_section(findings: Findings) -> Section | None:
         accuracy_and_drop(findings.drops, findings.models, findings.series, small) for small in (False, True)
     )
     named = "; gray: the models between them" if len(findings.models) > MOST else ""
-    caption = f"Accuracy on the originals against the average drop net of the control, one point per model{named}."
+    net = "" if rows["raw"].any() else " net of the control"
+    caption = f"Accuracy on the originals against the average drop{net}, one point per model{named}."
     body = figure_block(figure, "accuracy", f"{caption} Bars: 95 % intervals.", narrow)
     return Section("accuracy", title, body, {"accuracy-against-drop": figure}, tables)
 
@@ -186,17 +188,16 @@ def curves_section(findings: Findings) -> Section | None:
         blocks.append(Table(fits, columns, caption).html("fits-table"))
     else:
         blocks.append(paragraphs("Too few levels for a fitted curve (five are needed)."))
-    met = thresholds.filter(pl.col("threshold").is_not_null())
+    shown = thresholds.with_columns(pl.col("target").str.replace("^drop", "raw drop"))
+    met = shown.filter(pl.col("threshold").is_not_null())
     caption = "The hardest level of each attribute at which the target is still met, by isotonic regression."
     columns = [Column("model"), attribute_column, Column("target"), _level("met down to", "threshold"), between]
     blocks += [Table(met, columns, caption).html("thresholds-table")] if met.height else []
-    others = thresholds.filter(pl.col("threshold").is_null()).group_by(
-        "target", "attribute", "met", maintain_order=True
-    )
+    others = shown.filter(pl.col("threshold").is_null()).group_by("target", "attribute", "met", maintain_order=True)
     blocks.append(
         paragraphs(
             *(
-                f"{target}: met {where} of {attribute} by {listed(models)}."
+                f"{target[0].upper()}{target[1:]}: met {where} of {attribute} by {listed(models)}."
                 for target, attribute, where, models in others.agg("model").iter_rows()
             )
         )
@@ -339,7 +340,7 @@ _CHANGES = [
     Column("stay right, %", 100 * pl.col("kept_share"), 1),
     Column("right → wrong, %", 100 * pl.col("flips") / _ALL, 1),
     Column(
-        "of these wrong in the control already, %",
+        "of these, control wrong too, %",
         100 * pl.when(pl.col("controlled") > 0).then(pl.col("control_wrong") / pl.col("controlled")),
         1,
     ),
@@ -350,7 +351,7 @@ _MISTAKES = [
     Column("true class", "class"),
     Column("answer under the edit", "answer"),
     Column("flips"),
-    Column("of these wrong in the control already", "control_wrong"),
+    Column("of these, control wrong too", "control_wrong"),
 ]
 
 

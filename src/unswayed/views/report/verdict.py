@@ -53,14 +53,14 @@ def measure_words(findings: Findings) -> str:
     """Return whether the averages are net of what rendering alone costs and, if not, why."""
     if not any(row["raw"] for row in findings.averages.values()):
         return "what rendering alone costs is subtracted"
-    return f"what rendering alone costs is included, since {_missing_control(findings)}"
+    return f"what rendering alone costs cannot be subtracted: {_missing_control(findings)}"
 
 
 def _missing_control(findings: Findings) -> str:
     """Return of which edits the control is missing and why, as far as the benchmark's manifest records it."""
     manifest = findings.facts.manifest
     raw = set(findings.drops.filter("raw")["edit"]) & set(findings.averaged)
-    control = "the control of " + (findings.words[min(raw)] if len(raw) == 1 else f"each of {len(raw)} edits")
+    control = "the control that shows it for " + (findings.words[min(raw)] if len(raw) == 1 else f"{len(raw)} edits")
     if manifest is None or not {"status", "reason"} <= set(manifest.columns):
         return f"{control} was not evaluated"
     rows = manifest.filter(pl.col("edit").is_in(list(findings.facts.controls.values())))
