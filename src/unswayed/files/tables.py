@@ -65,7 +65,8 @@ def array_of(
         inside = array_of(values.reshape(-1), kind.value_type)
         return pa.Array.from_buffers(kind, count, [known, _starts([values.shape[1]] * count)], children=[inside])
     numbers = np.array([value or 0 for value in values]) if known and not isinstance(values, np.ndarray) else values
-    stored = np.ascontiguousarray(numbers, kind.to_pandas_dtype())
+    # Arrow's names of types are numpy's, but for this one; `to_pandas_dtype` needs pandas with older versions.
+    stored = np.ascontiguousarray(numbers, np.float32 if types.is_float32(kind) else str(kind))
     if types.is_boolean(kind):
         stored = np.packbits(stored, bitorder="little")
     return pa.Array.from_buffers(kind, count, [known, pa.py_buffer(stored)])
