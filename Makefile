@@ -84,7 +84,7 @@ docs: $(VENV)/ready-docs
 # pictures are made only where these folders are given. The same machine makes the same bytes every time.
 PICTURES = $(VENV)/bin/python docs/pictures/make_
 pictures: $(VENV)/ready-dev demo
-	$(PICTURES)readme.py $(DEMO) koala lite-1
+	$(PICTURES)readme.py $(DEMO) dragon lite-0
 	for name in app benchmark edits python rendering review sources time transforms weather; do $(PICTURES)$$name.py || exit 1; done
 	$(PICTURES)sensitivity.py $(DEMO)/sensitivity
 	$(if $(PETS),$(PICTURES)masks.py $(PETS) && $(PICTURES)report.py $(PETS) $(DEMO)/pets,@echo "not made without PETS: report, film, masks")

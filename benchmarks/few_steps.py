@@ -343,7 +343,8 @@ def compared(
             row[name]["models"][model] = described(mean_difference(photograph[here], difference[here]))
     for name in ("amplitude", "contrast"):
         row[name] = float(np.nanmedian(columns[name][mine] / np.maximum(columns[name][theirs], 1e-12)))
-    row["lpips"] = float(np.nanmean(columns["lpips"][mine] - columns["lpips"][theirs]))
+    measured = (further := columns["lpips"][mine] - columns["lpips"][theirs])[np.isfinite(further)]
+    row["lpips"] = float(measured.mean()) if len(measured) else float("nan")
     single = {one["verdict"] for name in ("accuracy", "probability") for one in row[name]["edits"].values()}
     # Pooled equivalence is not enough where one edit differs for certain and others hide it.
     if "different" in verdicts or "different" in single:

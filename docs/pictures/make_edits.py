@@ -20,7 +20,6 @@ from unswayed.sources import open_source
 
 HERE = Path(__file__).parent
 STRIPS = {
-    "imagenet-e": ("imagenet-e", "koala", 7),
     "beyond": ("beyond", "koala", 8),
     "textures": ("textures", "duck", 7),
     "size": ("size=0.02:0.25:7", "polar_bear", 9),
@@ -32,7 +31,7 @@ def strip(recipe: str, scene_id: str, columns: int, renderer_name: str) -> Image
     """One photograph under every edit of a recipe, captioned; what cannot be made says why."""
     source = open_source("sample")
     pool = Pool(source.ids, lambda one: frame(source[one]))
-    backgrounds = Backgrounds(pool, open_removal("patches"))
+    backgrounds = Backgrounds(pool, open_removal("diffusion"))
     renderer = open_renderer(RenderSettings(renderer=renderer_name))
     scene, tiles = frame(source[scene_id]), []
     for number, item in enumerate(open_recipe(recipe).items):

@@ -1,6 +1,6 @@
 """The README's strip: one photograph under several edits, with a model's answer on each, from what `make demo` made.
 
-python docs/pictures/make_readme.py demo koala lite-1
+python docs/pictures/make_readme.py demo dragon lite-0
 """
 
 from __future__ import annotations
