@@ -19,7 +19,7 @@ from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings
-from unswayed.masks.make_masks import Made, make_masks
+from unswayed.masks.make_masks import MaskResult, make_masks
 from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
 
@@ -188,7 +188,7 @@ def test_masks_in_two_processes_and_in_shards_are_the_same(photographs: Path, tm
 def test_masks_on_a_ray_cluster_are_those_of_this_machine(
     photographs: Path, tmp_path: Path, cluster: Any, model: str | None
 ) -> None:
-    def made(folder: str, engine: EngineSettings) -> list[Made]:
+    def made(folder: str, engine: EngineSettings) -> list[MaskResult]:
         choice = None if model is None else ChosenBy(model, "koala", engine.device)
         found = make_masks(photographs, tmp_path / folder, "grabcut", None, choice, engine, workers=2)
         return sorted((replace(one, mask="") for one in found), key=lambda one: one.picture)
