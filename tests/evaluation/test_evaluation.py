@@ -72,7 +72,7 @@ def test_one_decoding_pass_serves_all_models_and_a_rerun_does_nothing(
     benchmark: Path, own_models: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = []
-    monkeypatch.setattr(decoding, "read_picture", lambda path: read.append(path) or real(path))
+    monkeypatch.setattr(decoding, "read_picture", lambda path, most: read.append(path) or real(path, most))
     models = [open_model(own_models + name, device="cpu") for name in ("good", "reordered", "bytes_wanted")]
     run_evaluation(benchmark, models, tmp_path, EvaluateSettings(device="cpu", workers=0))
     assert len(read) == 48
