@@ -8,7 +8,7 @@ Complexity: nothing is kept of the pictures (an empty mask), start 0.5. Printed 
 λ = 0, and the response that would make this sampler's effect that of 100 ancestral steps.
 
 Adversarial (λ = 20, start 0.5, the objects kept): several multiples of the code's factor of λ are tried with every pair
-of sampler and number of steps. The `loss` of the guide is the mean over photographs of a sigmoid of twice its margin,
+of sampler and number of steps. The `loss` of a guide is the mean over photographs of a sigmoid of twice its margin,
 the best other class's logit minus that of the true one: a smooth error. Printed are, for each, the rise of that loss
 over the originals, drops in points, and spectral amplitude relative to λ = 0; the factor whose loss rises by --target,
 and the constants that follow; then the drops on the held-out photographs with those constants (with --verify: with the
@@ -37,8 +37,10 @@ from unswayed.rendering.diffusion import open_diffusion
 from unswayed.rendering.layers import Layers
 from unswayed.rendering.sampling import guidance
 from unswayed.rendering.sampling.samplers import SAMPLERS, find_sampler
+from unswayed.rendering.settings import DEFAULT_GUIDE
 from unswayed.scene import frame
 from unswayed.sources import open_source
+from unswayed.specs import split_specs
 
 LAMBDA, SIZE = 20.0, 256
 
@@ -57,7 +59,7 @@ def main() -> None:
     parser.add_argument("--adversarial", action="store_true", help="calibrate the adversarial guidance")
     parser.add_argument("--photographs", nargs="+", default=["sample"], help="sources, as `unswayed build` takes them")
     parser.add_argument("--held-out", nargs="+", default=[], help="sources on which the result is checked")
-    parser.add_argument("--guide", default="lite:2")
+    parser.add_argument("--guide", default=DEFAULT_GUIDE)
     parser.add_argument("--others", nargs="+", default=["lite:0"], help="classifiers that the guide does not know")
     parser.add_argument("--pairs", nargs="+", help="sampler:steps, such as dpm:20 [default: all at 20, 50 and 100]")
     parser.add_argument("--multiples", type=float, nargs="+", default=[0.5, 1, 2], help="of the code's own factor")
@@ -118,8 +120,8 @@ class Attack:
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.network = load_network(options.network)
-        self.models = {name: open_model(name, device=options.device) for name in [options.guide, *options.others]}
-        self.guide = self.models[options.guide]
+        self.guides = split_specs(options.guide)
+        self.models = {name: open_model(name, device=options.device) for name in [*self.guides, *options.others]}
         self.last = np.zeros((0, SIZE, SIZE, 3), np.uint8)
 
     def run(self) -> list[dict[str, Any]]:
@@ -139,7 +141,7 @@ class Attack:
         if options.held_out:
             scenes = self.scenes(options.held_out)
             lines = [[picture for picture, _, _ in scenes]]
-            for steps in (20, 50, 100):
+            for steps in options.steps or (20, 50, 100):
                 sampler = find_sampler("auto", steps).name
                 rows += self.curve(scenes, sampler, steps, calibrated=True)
                 lines.append(list(self.last))
@@ -165,7 +167,7 @@ class Attack:
     def curve(self, scenes: list[Any], sampler: str, steps: int, calibrated: bool = False) -> list[dict[str, Any]]:
         """One row per factor of λ; calibrated: the constants' own factor alone."""
         renderer = open_diffusion(
-            self.network, steps, sampler, self.guide, self.options.device, guidance="calibrated", compile=False
+            self.network, steps, sampler, self.options.guide, self.options.device, guidance="calibrated", compile=False
         )
         built_in = guidance.calibration("adversarial", self.options.start, steps, sampler)
         zero = self.rendered(renderer, scenes, 0.0)
@@ -176,10 +178,11 @@ class Attack:
             after = self.judged(scenes, images)
             row = {
                 "sampler": sampler, "steps": steps, "n": len(scenes), "factor": factor,
-                "loss": after[self.options.guide][0] - before[self.options.guide][0],
+                "loss": float(np.mean([after[name][0] - before[name][0] for name in self.guides])),
                 "amplitude": float(np.median(spectral_amplitude(images / 255) / spectral_amplitude(zero / 255))),
             }  # fmt: skip
             for name in self.models:
+                row[f"{name} loss"] = after[name][0] - before[name][0]
                 row[f"{name} inversion"] = 100 * (before[name][1] - plain[name][1])
                 row[f"{name} drop"] = 100 * (before[name][1] - after[name][1])
             rows.append(shown(row))

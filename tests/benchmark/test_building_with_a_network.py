@@ -32,10 +32,10 @@ def test_every_edit_is_made_and_says_how(rendered):
     assert {row["status"] for row in rows} == {"ok"}
     assert {row["edit"]: row["guide"] for row in rows} == {
         **dict.fromkeys(("source", "original", "inversion", "reinsertion", "size-0.1")),
-        "background-adversarial": "lite:2",
+        "background-adversarial": "lite:1,lite:2",
     }
     assert benchmark.card["renderer"]["network"]["weights_sha256"]
-    assert benchmark.card["guide"] == "lite:2"
+    assert benchmark.card["guide"] == "lite:1,lite:2"
 
 
 def test_noise_is_drawn_anew_in_every_run_and_the_original_is_one(rendered):
@@ -66,7 +66,7 @@ def test_batches_workers_and_a_stop_change_nothing(rendered, tmp_path, tree):
 
 
 def test_an_open_renderer_builds_what_its_name_would(rendered, tmp_path, tree):
-    renderer = open_renderer(RenderSettings(steps=4, device="cpu", guide="lite:2"))
+    renderer = open_renderer(RenderSettings(steps=4, device="cpu", guide="lite:1,lite:2"))
     build("sample", tmp_path / "bench", BuildSettings(recipe=RECIPE, runs=2, limit=2, seed=7), opened=renderer)
     assert tree(tmp_path / "bench") == tree(rendered)
     with pytest.raises(UserError, match=r"steps, batch_size cannot be set for a renderer that is already open"):

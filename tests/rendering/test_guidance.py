@@ -101,16 +101,22 @@ def test_adversarial_climbs_the_cross_entropy_of_the_true_class():
     assert torch.allclose(push[:1], alone, atol=1e-6)
 
 
-def test_an_adversarial_gradient_is_never_longer_than_the_complexity_one():
+def test_an_adversarial_push_is_as_long_as_the_complexity_one_whatever_the_guide_answers():
+    """Before, a guide that was certain pushed hardly: strength was not equal over the steps."""
     torch.manual_seed(0)
     guide = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 5))
     start, labels = pictures(2), torch.tensor([0, 3])
-    weak = adversarial(lambda x: 1e-3 * guide(x), labels, 1.0)(start)
-    assert torch.allclose(weak, adversarial(lambda x: 1e-3 * guide(x), labels, 1.0, None)(start))
-    strong = adversarial(lambda x: 1e3 * guide(x), labels, 1.0)(start).flatten(1).norm(dim=1)
     length = complexity(1.0)(start).flatten(1).norm(dim=1)
-    assert torch.allclose(length, torch.full((2,), guidance.LIMIT), rtol=1e-3)
-    assert (strong <= guidance.LIMIT * 1.0001).all()
+    assert torch.allclose(length, torch.full((2,), guidance.LENGTH), rtol=1e-3)
+    for factor in (1e-3, 1.0, 1e3):
+        pushed = adversarial(lambda x, by=factor: by * guide(x), labels, 1.0)(start)
+        assert torch.allclose(pushed.flatten(1).norm(dim=1), length, rtol=1e-3)
+    plain = adversarial(guide, labels, 1.0, None)(start)
+    # It has no color of its own, and its share of the high band is smaller than the gradient's.
+    assert float(pushed.mean(dim=(2, 3)).abs().max()) < 1e-6
+    high = [float(amplitude(2 * push - 1, "high").sum() / amplitude(2 * push - 1).sum()) for push in (plain, pushed)]
+    assert high[1] < 0.9 * high[0]
+    assert torch.equal(adversarial(lambda x: 0 * guide(x), labels, 1.0)(start), torch.zeros_like(start))
 
 
 @pytest.mark.parametrize("label", [3, np.int64(3), torch.tensor(3), torch.tensor([3])])

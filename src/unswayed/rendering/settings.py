@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What some renderers use and others have no use for.
 OPTIONS = ("network", "network_facts", "steps", "sampler", "guidance", "guide", "precision", "feather")
-DEFAULT_GUIDE = "lite:2"
+DEFAULT_GUIDE = "lite:1,lite:2"
 # What an open renderer has settled already, and what the record of an edit calls its options.
 RENDERER_OPTIONS = (*OPTIONS, "device")
 # What a renderer describes that changes no picture.
@@ -106,7 +106,9 @@ class RenderSettings:
         "`released` for guided-diffusion's files, otherwise `calibrated`].",
     )
     guide: str | None = option(
-        None, "What adversarial backgrounds attack, or several: `lite:0,lite:2`.", metavar="MODEL"
+        None,
+        f"What adversarial backgrounds attack, one or several [default: `{DEFAULT_GUIDE}` for ImageNet's classes].",
+        metavar="MODEL",
     )
     precision: Precision | None = option(
         None, "Of the network [default: bf16 if the machine supports it, otherwise fp32]."

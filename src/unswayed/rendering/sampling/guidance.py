@@ -32,8 +32,8 @@ BANDS = ("all", "high")
 
 # The factor of λ at the paper's 100 ancestral steps, by kind of guidance; for λ above 0, `BUSIER` multiplies it once
 # more. Measured on the embedded network: complexity 6.6 makes a background clearly simpler and keeps what it shows;
-# adversarial 24 costs the guide 16 points with a spectral amplitude of 1.02 times that of λ = 0, 64 costs
-# it 31 points with 1.16 times the amplitude, which is visible noise.
+# adversarial 24, with one guide and its gradient as it is, costs the guide 16 points with a spectral amplitude of 1.02
+# times that of λ = 0, 64 costs it 31 points with 1.16 times the amplitude, which is visible noise.
 STRENGTH = {"complexity": 6.6, "adversarial": 24.0}
 # By the sign of λ, how calibrated guidance shapes the push over frequencies: in proportion to f^−slope, where 0 changes
 # mostly grain, 1 mostly contrast, and between them is structure; and its factor. What is added has no color of its own,
@@ -61,8 +61,11 @@ RESPONSE: dict[str, dict[str, dict[int, float]]] = {
     },
 }
 RANGE_WEIGHT = 50.0
-# The length of the complexity gradient of any picture, √3/6: the upper limit of an adversarial one.
-LIMIT = 0.2887
+# The length of the complexity gradient of any picture, √3/6, and of a calibrated adversarial one.
+LENGTH = 0.2887
+# How a calibrated adversarial push is shaped over frequencies, as `SIMPLER`: other classifiers see its structure too,
+# and less of it is grain.
+TRANSFERRED = (0.5, 1.0)
 # Where the high band begins, in cycles per pixel: half of the Nyquist frequency.
 HIGH_BAND = 0.25
 
@@ -95,29 +98,34 @@ def complexity(strength: float | Tensor, band: str = "all", shaped: bool = False
     return push
 
 
-def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, limit: float | None = LIMIT) -> Push:
+def adversarial(guide: Guide, labels: int | Tensor, scale: float | Tensor, length: float | None = LENGTH) -> Push:
     """scale·∇ of the guide's cross-entropy for the true labels, one for all or (N,): away from what the picture shows.
 
     guide: pictures (N, 3, S, S) in [0, 1] -> logits, differentiable; never through the diffusion network.
-    limit: the longest gradient of one picture; a longer one is shortened to it. Once a guide is fooled, its gradient
-    grows without bound and would no longer draw a background.
+    length: of every picture's gradient, whose frequencies are then shaped as well; None: the gradient as it is. A
+    guide that is certain has hardly a gradient, and that of a fooled one grows without bound and draws no background.
     On a CPU each picture is pushed alone and in one thread: a gradient depends, in its last bits, on the batch and on
     the number of threads, and small differences grow from step to step.
     """
 
     slope = _slope_of(guide)
 
+    def direction(x0: Tensor, true: Tensor) -> Tensor:
+        gradient = slope(x0, true)
+        if length is None:
+            return gradient
+        spectrum = torch.fft.rfft2(gradient) * _octaves(*x0.shape[-2:], *TRANSFERRED, x0.device)
+        shaped = torch.fft.irfft2(spectrum, s=x0.shape[-2:])
+        return shaped * (length / shaped.flatten(1).norm(dim=1).clamp_min(1e-12)).view(-1, 1, 1, 1)
+
     def push(x0: Tensor) -> Tensor:
         true = torch.as_tensor(labels, device=x0.device).expand(len(x0))
         with torch.enable_grad(), true_float32(x0.device):
             if x0.device.type == "cpu":
                 with one_thread():
-                    gradient = torch.cat([slope(*pair) for pair in zip(x0.split(1), true.split(1), strict=True)])
+                    gradient = torch.cat([direction(*pair) for pair in zip(x0.split(1), true.split(1), strict=True)])
             else:
-                gradient = slope(x0, true)
-        if limit is not None:
-            length = gradient.flatten(1).norm(dim=1).clamp_min(1e-12)
-            gradient = gradient * (limit / length).clamp_max(1).view(-1, 1, 1, 1)
+                gradient = direction(x0, true)
         return _column(scale, x0) * gradient
 
     return push

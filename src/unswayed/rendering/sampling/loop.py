@@ -295,7 +295,7 @@ def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tenso
             pushes.append((state.guided("complexity", band), functools.partial(_complexity, band, calibrated)))
     if attacked := state.guided("adversarial"):
         assert settings.guide is not None
-        attack = functools.partial(guiding.adversarial, settings.guide, limit=guiding.LIMIT if calibrated else None)
+        attack = functools.partial(guiding.adversarial, settings.guide, length=guiding.LENGTH if calibrated else None)
         slots = list(attacked.items())
         for first in range(0, len(slots), GUIDED):
             part = dict(slots[first : first + GUIDED])
