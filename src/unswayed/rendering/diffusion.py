@@ -105,7 +105,7 @@ class Diffusion:
                 if answer is None:
                     begun[key] = self._begin(layers)
                     return key, begun[key].job
-                ready.append((key, functools.partial(_known, answer)))
+                ready.append((key, functools.partial(lambda known, wait: known, answer)))
             return None
 
         def next_picture(number: int) -> bool:
@@ -241,10 +241,6 @@ class Diffusion:
             return Rendering(pixels[:-1].view(self.size, self.size, 3).numpy(), measures, generated=True)
 
         return answer
-
-
-def _known(answer: Rendering | Refusal, wait: bool) -> Rendering | Refusal:
-    return answer
 
 
 @dataclass(frozen=True, eq=False)

@@ -193,16 +193,7 @@ def _open_paste(detail: str, settings: RenderSettings, **_: object) -> Renderer:
 def _open_diffusion(detail: str, settings: RenderSettings, batch_size: int | None, planned: int | None) -> Renderer:
     from .diffusion import open_diffusion
 
-    return open_diffusion(
-        settings.network or "compact",
-        settings.steps,
-        settings.sampler,
-        None if settings.guide == "none" else settings.guide,
-        settings.device,
-        batch_size,
-        settings.precision,
-        guidance=settings.guidance,
-        size=settings.size,
-        network_facts=settings.network_facts,
-        planned=planned,
-    )
+    names = ("network_facts", "steps", "sampler", "guidance", "precision", "device", "size")
+    options = {name: getattr(settings, name) for name in names}
+    guide = None if settings.guide == "none" else settings.guide
+    return open_diffusion(settings.network or "compact", guide=guide, batch_size=batch_size, planned=planned, **options)

@@ -178,7 +178,7 @@ def record(
         for model in names:
             try:
                 card, before = facts.cards.get(model, {}), runs.get(model, {})
-                fingerprint = _fingerprint(card)
+                fingerprint = card.get("fingerprint")  # of what decides the predictions: another one means another run
                 known = before.get("run") if before.get("predictions") == fingerprint else None
                 tracker = open_run(model, known)
                 results = None if tracker.run_id == known else (card, table.filter(model=model), pictures[model])
@@ -266,11 +266,6 @@ def _flips(folder: Path, facts: Facts, models: Sequence[str]) -> dict[str, list[
             )
         )
     return flips
-
-
-def _fingerprint(card: Mapping[str, object]) -> object:
-    """Return what decides the predictions: another one means another run."""
-    return card.get("fingerprint")
 
 
 _AT_ONCE = 90  # parameters or metrics in one request; the server of MLflow takes 100

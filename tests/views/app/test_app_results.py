@@ -107,8 +107,8 @@ def test_every_text_is_escaped(results):
     said = Said(HOSTILE, answer, answer)
     written = [
         figures.message(HOSTILE, "problem"),
-        figures.answer_bars(HOSTILE, answer, answer, 0),
-        figures.heat_pair(HOSTILE, [picture, picture], [HOSTILE, HOSTILE]),
+        figures.drawn("answer_bars", model=HOSTILE, before=answer, after=answer, true_class=0),
+        figures.drawn("heat_pair", model=HOSTILE, images=[picture, picture], names=[HOSTILE, HOSTILE]),
         stage(
             replace(open_sample("koala"), name=HOSTILE),
             Shown(Seen(picture), Seen(picture)),
@@ -118,7 +118,7 @@ def test_every_text_is_escaped(results):
             [HOSTILE],
         ),
         figures.flips_list(results, flips),
-        figures.flip_markup(results, flip, [picture, picture], HOSTILE),
+        figures.drawn("flip_markup", results=results, flip=flip, warm=[picture, picture], note=HOSTILE),
     ]
     for one in written:
         assert "<script" not in one

@@ -23,7 +23,7 @@ from unswayed.benchmark import BuildSettings, build
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
 from unswayed.registry import declare
-from unswayed.views.tracking import TRACKERS, chosen_trackers, record
+from unswayed.views.tracking import RUNS, TRACKERS, chosen_trackers, record
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_the_tracker_of_another_package_is_found_and_continued(predictions, monk
     assert not any(re.search(r"classes$", key) and len(value) > 400 for key, value in seen["parameters"].items())
 
 
-def test_other_predictions_of_the_model_are_another_run(predictions, monkeypatch):
+def test_other_predictions_of_the_model_are_another_run(predictions):
     opened = []
 
     def keep(name, run_id):
@@ -193,10 +193,12 @@ def test_other_predictions_of_the_model_are_another_run(predictions, monkeypatch
 
     record(predictions, {"kept": keep})
     record(predictions, {"kept": keep})
-    card = cards(predictions)["lite:0"]
-    monkeypatch.setattr("unswayed.views.tracking._fingerprint", lambda card: "another")
+    runs = json.loads((predictions / RUNS).read_text())
+    assert runs["kept"]["lite:0"]["predictions"] == cards(predictions)["lite:0"]["fingerprint"]
+    runs["kept"]["lite:0"]["predictions"] = "another"
+    (predictions / RUNS).write_text(json.dumps(runs))
     record(predictions, {"kept": keep})
-    assert card["fingerprint"] and opened == [None, "lite:0-1", None]
+    assert opened == [None, "lite:0-1", None]
 
 
 def test_a_tracker_that_fails_ends_nothing(predictions, monkeypatch):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -116,7 +117,13 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.network = _fresh(self.device)
         if begun is not None:
-            _copied(begun, self.network)
+            try:
+                self.network.load_state_dict(begun.state_dict())
+            except RuntimeError:
+                raise UserError(
+                    "the network to start from has another shape than the network to train",
+                    allowed=f"channels {self.network.config.channels}, as in the embedded network",
+                ) from None
             self.origin["begun_from"] = dict(begun.config.trained)
         self.average = _fresh(self.device)
         self.average.load_state_dict(self.network.state_dict())
@@ -168,8 +175,9 @@ class Trainer:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        # Power-function profile: the weight of the new parameters falls as (γ + 1) / step.
-        gamma = _gamma(recipe.ema)
+        # Power-function profile: the weight of the new parameters falls as (γ + 1) / step, where γ is the exponent for
+        # the relative width `ema` (Karras et al. 2024, appendix C).
+        gamma = float(np.roots([1, 7, 16 - recipe.ema**-2, 12 - recipe.ema**-2]).real.max())
         with torch.no_grad():
             torch._foreach_lerp_(
                 list(self.average.parameters()), list(self.network.parameters()), 1 - (1 - 1 / self.step) ** (gamma + 1)
@@ -343,25 +351,8 @@ def train(
     return trainer
 
 
-def _gamma(width: float) -> float:
-    """The exponent of the power-function average with a relative width (Karras et al. 2024, appendix C)."""
-    import numpy as np
-
-    return float(np.roots([1, 7, 16 - width**-2, 12 - width**-2]).real.max())
-
-
 def _fresh(device: torch.device) -> CompactNetwork:
     return CompactNetwork(CompactConfig()).to(device).to(memory_format=torch.channels_last)
-
-
-def _copied(begun: CompactNetwork, network: CompactNetwork) -> None:
-    try:
-        network.load_state_dict(begun.state_dict())
-    except RuntimeError:
-        raise UserError(
-            "the network to start from has another shape than the network to train",
-            allowed=f"channels {network.config.channels}, as in the embedded network",
-        ) from None
 
 
 def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:

@@ -39,7 +39,10 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
     """(name, file contents) of every picture in folders (recursively), tars and folders of tars, sorted by name."""
     for path in sorted(Path(p) for p in paths):
         if path.is_file() and path.suffix == ".tar":
-            yield from _of_tar(path)
+            with open_archive(path) as archive:
+                for member in sorted(archive.members, key=lambda member: member.name):
+                    if member.name.lower().endswith(SUFFIXES):
+                        yield member.name, archive.read(member)
         elif path.is_dir():
             tars = sorted(path.glob("*.tar"))
             if tars:
@@ -48,13 +51,6 @@ def read_photos(paths: list[str | Path]) -> Iterator[tuple[str, bytes]]:
                 yield str(name), read_file(path / name, MOST_PICTURE)
         else:
             raise UserError(f"{path} is neither a folder nor a tar of photographs", allowed=", ".join(SUFFIXES))
-
-
-def _of_tar(path: Path) -> Iterator[tuple[str, bytes]]:
-    with open_archive(path) as archive:
-        for member in sorted(archive.members, key=lambda member: member.name):
-            if member.name.lower().endswith(SUFFIXES):
-                yield member.name, archive.read(member)
 
 
 def perceptual_hash(image: np.ndarray) -> np.ndarray:
@@ -209,7 +205,9 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
         for name in list(pictures_of)
         if name.lower().endswith(".png") and name[:-4] in photographs
     }
-    shapes = [file.read_bytes() for file in _sample_files(".png")] + list(masks.values())
+    files_of_shapes = [*(file.read_bytes() for file in _sample_files(".png")), *masks.values()]
+    decoded = (cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE) for data in files_of_shapes)
+    shapes = [shape for mask in decoded if mask is not None and (shape := silhouette(mask)) is not None]
     files = list(pictures_of.items())
     if len(files) <= held_out:
         raise UserError(
@@ -222,7 +220,8 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
         pyramids = list(
             pool.map(lambda file: _pyramid(file[0], file[1], masks.get(file[0].rpartition(".")[0]), sample), files)
         )
-    crops = [_center(pyramids[i][0])[..., :3] for i in sorted(out)]
+    whole = [pyramids[i][0][..., :3] for i in sorted(out)]
+    crops = [p[(len(p) - SIDE) // 2 :, (p.shape[1] - SIDE) // 2 :][:SIDE, :SIDE] for p in whole]
     kept = [i for i in range(len(files)) if i not in out]
     pictures = [picture for i in kept for picture in pyramids[i]]
     sizes = torch.tensor([p.shape[:2] for p in pictures])
@@ -238,7 +237,7 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
         count=count.to(device),
         names=tuple(files[i][0] for i in kept),
         digest=hashlib.sha256(listing.encode()).hexdigest(),
-        silhouettes=torch.from_numpy(np.stack(_silhouettes(shapes)))[:, None].to(device),
+        silhouettes=torch.from_numpy(np.stack(shapes))[:, None].to(device),
     )
     held = torch.from_numpy(np.stack(crops)).permute(0, 3, 1, 2) if crops else torch.empty(0, 3, SIDE, SIDE)
     return photos, (held.float() / 127.5 - 1).to(device)
@@ -275,17 +274,6 @@ def _pyramid(name: str, data: bytes, mask: bytes | None, sample: dict[str, np.nd
             method = cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC
             pictures.append(cv2.resize(image, size, interpolation=method) if factor != 1 else image)
     return pictures
-
-
-def _silhouettes(masks: list[bytes]) -> list[np.ndarray]:
-    decoded = (cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE) for data in masks)
-    cut = (silhouette(mask) for mask in decoded if mask is not None)
-    return [shape for shape in cut if shape is not None]
-
-
-def _center(image: np.ndarray) -> np.ndarray:
-    top, left = (image.shape[0] - SIDE) // 2, (image.shape[1] - SIDE) // 2
-    return image[top : top + SIDE, left : left + SIDE]
 
 
 ROWS = ((0.25, 100), (0.5, 100), (0.25, 20), (0.5, 20))

@@ -11,7 +11,6 @@ import gradio as gr
 from unswayed.errors import UserError
 from unswayed.labels import imagenet
 from unswayed.masks import parse_box
-from unswayed.views.text import render
 
 from . import figures
 from .controls import PRESETS, Preset, preset_flat
@@ -37,8 +36,11 @@ def edit_tab(page: Component, studio: Studio) -> None:
     """Build the tab inside the open gradio context: the picture in a column that stays in sight, beside it answers and
     the smallest change, below them the controls."""
     editor = Editor(studio)
+    pictures = {name: read_once(open_sample(name).path)[0] for name in sample_names()}
+    # The template marks the button whose name is the value.
+    thumbnails = figures.drawn("thumbnails", pictures=pictures)
     sample: Component = gr.HTML(
-        editor.begin.sample, html_template=_thumbnails(), js_on_load=script("choose.js"), elem_id="sample"
+        editor.begin.sample, html_template=thumbnails, js_on_load=script("choose.js"), elem_id="sample"
     )
     with gr.Row():
         with gr.Column(scale=5, min_width=320, elem_id="stage"):
@@ -174,24 +176,18 @@ def photograph_panel(
     every = [*opened, sample, *editor.flat]
     uploaded = {"api_name": "open_photograph", **HEAVY}
     editor.follow(upload.upload(opened_upload, [editor.photograph, upload], every, **uploaded))
+
+    def preset_opened(preset: Preset) -> tuple[object, ...]:
+        opened = [gr.Accordion(open=group.edit in preset.values) for group in editor.groups]
+        return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset), *opened)
+
     for button, preset in presets:
-        begin = functools.partial(_open_preset, editor, preset)
+        begin = functools.partial(preset_opened, preset)
         editor.follow(button.click(begin, None, [*every, *accordions], **PRIVATE, **HEAVY))
     # Clear the upload field for the next photograph.
     upload.upload(None, None, upload, js="() => null", **PRIVATE)
     editor.follow(marker.select(mark, [editor.photograph], opened, **PRIVATE, **HEAVY))
     editor.follow(page.load(_begun, [editor.photograph], opened, **PRIVATE, **LIGHT))
-
-
-def _thumbnails() -> str:
-    """Return the sample photographs as buttons; the template marks the one whose name is the value."""
-    pictures = {name: read_once(open_sample(name).path)[0] for name in sample_names()}
-    return render("figures.html", "thumbnails", pictures=pictures)
-
-
-def _open_preset(editor: Editor, preset: Preset) -> tuple[object, ...]:
-    opened = [gr.Accordion(open=group.edit in preset.values) for group in editor.groups]
-    return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset), *opened)
 
 
 Begun = tuple[Photograph, object, object, object, object]
@@ -251,7 +247,8 @@ def browse_tab(tab: Component, studio: Studio, results: Results) -> None:
         if flips is None or not isinstance(place, int) or not 0 <= place < len(flips.shown):
             return figures.message("That flip is not in the list.", "problem")
         flip = flips.shown[place]
-        return figures.flip_markup(results, flip, *results.warm_pair(studio, flip))
+        warm, note = results.warm_pair(studio, flip)
+        return figures.drawn("flip_markup", results=results, flip=flip, warm=warm, note=note)
 
     # The pictures of the list are only made for visitors who look at them.
     shown = [listing, large]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import resources
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 
 import gradio as gr
 from markupsafe import Markup
@@ -217,8 +217,8 @@ class Editor:
             except UserError as error:
                 parts.append(figures.message(f"{name}: {error}", "problem"))
                 continue
-            parts.append(figures.answer_bars(name, before, after, truth))
-            maps = figures.heat_pair(name, warm, [before.names[0], after.names[0]])
+            parts.append(figures.drawn("answer_bars", model=name, before=before, after=after, true_class=truth))
+            maps = figures.drawn("heat_pair", model=name, images=warm, names=[before.names[0], after.names[0]])
             parts.append(Markup("<details><summary>Where the model looks</summary>{}</details>").format(maps))
         return joined(parts)
 
@@ -232,7 +232,7 @@ class Editor:
         def told(step: Step) -> tuple[object, ...]:
             nonlocal last
             last = step
-            return *unchanged, figures.progress(step, "passes"), gr.Button(visible=True)
+            return *unchanged, figures.drawn("progress", step=step, unit="passes"), gr.Button(visible=True)
 
         def work(report: Report) -> tuple[tuple[Edit, ...], Shown, Comparison]:
             chain = self.chain(asked)
@@ -241,7 +241,8 @@ class Editor:
         yield *unchanged, figures.message("Loading the network …"), gr.Button(visible=True)
         try:
             chain, made, compared = yield from self.studio.jobs.followed(str(request.session_hash), work, told)
-            beside = figures.side_by_side(compared, self._prediction_lines(models, compared))
+            said = self._prediction_lines(models, compared)
+            beside = figures.drawn("side_by_side", compared=vars(compared), said=said)
             result = self._results(asked, chain, made, "after: rendered with diffusion", beside)
         except Canceled:
             result = unchanged
@@ -312,14 +313,7 @@ def _components(group: Group, values: Iterator[object], ends: Mapping[tuple[str,
     return components
 
 
-class SliderEnds(TypedDict):
-    """What the template of a logarithmic slider reads beside its value."""
-
-    low: float
-    high: float
-    explains: str
-
-
-def _ends(control: Control, ends: Mapping[tuple[str, str], float]) -> SliderEnds:
+def _ends(control: Control, ends: Mapping[tuple[str, str], float]) -> dict[str, Any]:
+    """Return what the template of a logarithmic slider reads beside its value."""
     high = ends.get(control.key, control.high)
     return {"low": control.on_page(control.low), "high": control.on_page(high), "explains": control.explains}

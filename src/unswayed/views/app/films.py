@@ -27,7 +27,7 @@ from unswayed.evaluation.smallest import (
 )
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame
-from unswayed.views.text import data_address, percent, plural, render
+from unswayed.views.text import data_address, percent, plural
 
 from . import figures
 from .controls import Value
@@ -88,7 +88,7 @@ def profile_bars(results: Sequence[SmallestChange], total: int) -> Markup:
         groups.sort(key=lambda group: min(2.0 if result.share is None else result.share for result in group[1]))
         fragile = sum(result.turn is not None for result in results)
         summary = f"The prediction changed in {fragile} of {len(results)} searches."
-    return render("figures.html", "profile_bars", groups=dict(groups), meaning=MEANING, summary=summary)
+    return figures.drawn("profile_bars", groups=dict(groups), meaning=MEANING, summary=summary)
 
 
 def subject(
@@ -220,7 +220,7 @@ class Search:
             return swept_film(strip, name), strip
 
         def told(step: Step) -> tuple[object, ...]:
-            return gr.skip(), gr.skip(), figures.progress(step, "pictures"), gr.Button(visible=True)
+            return gr.skip(), gr.skip(), figures.drawn("progress", step=step, unit="pictures"), gr.Button(visible=True)
 
         yield gr.skip(), gr.skip(), figures.message("Searching …"), gr.Button(visible=True)
         closed = gr.Button(visible=False)
@@ -243,7 +243,8 @@ class Search:
                 report(len(done), total)
 
         def told(step: Step) -> tuple[object, ...]:
-            return profile_bars(done[: step.done], total), figures.progress(step, "searches"), gr.Button(visible=True)
+            bar = figures.drawn("progress", step=step, unit="searches")
+            return profile_bars(done[: step.done], total), bar, gr.Button(visible=True)
 
         yield profile_bars((), total), figures.message("Searching …"), gr.Button(visible=True)
         closed = gr.Button(visible=False)

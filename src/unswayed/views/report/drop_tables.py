@@ -50,7 +50,8 @@ def analysis_text(
         if format == "table" and by is None and "models" not in frame.columns:
             title = f"Verdict: {verdict_line(frame)}.\n\n{title}"
     else:
-        names = [name for name in shown.columns.split() or frame.columns if name != "side" or _has_text(frame, name)]
+        no_side = "side" not in frame.columns or frame["side"].fill_null("").eq("").all()
+        names = [name for name in shown.columns.split() or frame.columns if name != "side" or not no_side]
         columns = [_column(name, shown, level) for name in names]
         none = f"{shown.empty}; {instead}." if instead else f"{shown.empty}."
         title, notes = shown.title, shown.notes if frame.height else none
@@ -155,10 +156,6 @@ def _compact_columns(table: pl.DataFrame, by: str | None, level: float) -> list[
         *([_PUBLISHED] if _has(table, "published") else []),
     ]
     return [replace(column, digits=1) for column in columns]
-
-
-def _has_text(table: pl.DataFrame, name: str) -> bool:
-    return name in table.columns and bool((table[name].fill_null("") != "").any())
 
 
 def _has(table: pl.DataFrame, name: str) -> bool:

@@ -118,7 +118,9 @@ def write_report(
         ]
         remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
         doubts, sentences = [f"Suspicious: {suspicion}." for suspicion in findings.suspicions], verdict(findings)
-        first = _verdict_section(findings, album, doubts, remarks)
+        warnings = [Markup('<p class="doubt"><strong>{}</strong></p>').format(doubt) for doubt in doubts]
+        words = paragraphs(*([] if findings.averages else sentences), *(f"Note: {remark}." for remark in remarks))
+        first = Section("verdict", "Verdict", joined([*warnings, first_screen(findings, album), words]))
         tasks = frozenset(findings.tasks.values())
         shown = [
             replace(section, title=worded(section.title, tasks), body=Markup(worded_page(section.body, tasks)))
@@ -159,13 +161,6 @@ def render_page(
         words=data["words"],
         data=as_script(data),
     )
-
-
-def _verdict_section(findings: Findings, album: Album, doubts: Sequence[str], remarks: Sequence[str]) -> Section:
-    warnings = [Markup('<p class="doubt"><strong>{}</strong></p>').format(doubt) for doubt in doubts]
-    said = [] if findings.averages else verdict(findings)
-    words = paragraphs(*said, *(f"Note: {remark}." for remark in remarks))
-    return Section("verdict", "Verdict", joined([*warnings, first_screen(findings, album), words]))
 
 
 # Results that are also found in a folder of that name next to the predictions.

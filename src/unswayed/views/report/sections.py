@@ -336,7 +336,9 @@ _SHARES = {
     "wrong": pl.col("n") - pl.col("right") - pl.col("gained"),
 }
 _CHANGES = [
-    Column("answers", _bar),
+    Column(
+        "answers", lambda row: render("sections.html", "stack", shares={kind: row[f"{kind}_share"] for kind in KINDS})
+    ),
     Column("stay right, %", 100 * pl.col("kept_share"), 1),
     Column("right → wrong, %", 100 * pl.col("flips") / _ALL, 1),
     Column(
