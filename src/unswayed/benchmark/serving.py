@@ -108,15 +108,10 @@ class Client:
 
     @functools.cached_property
     def _memory(self) -> _Memory:
-        return _Memory(_unnamed_file())
-
-
-def _unnamed_file() -> int:
-    """The handle of a file in memory that is gone when nobody has it open."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("pictures")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+        if hasattr(os, "memfd_create"):
+            return _Memory(os.memfd_create("pictures"))
+        with tempfile.TemporaryFile() as file:  # it is gone when nobody has it open
+            return _Memory(os.dup(file.fileno()))
 
 
 def pixels_of(size: int) -> int:

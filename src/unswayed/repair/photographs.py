@@ -146,18 +146,14 @@ class Photographs:
 
     def batches(self, plan: Sequence[np.ndarray], device: str) -> Iterator[Batch]:
         """One batch for each array of positions."""
-        if self._kept is not None:
-            for positions in plan:
-                yield self._from_memory(positions, device)
-        else:
+        if self._kept is None:
             yield from prefetch(self._from_files(plan, device), 2)
-
-    def _from_memory(self, positions: np.ndarray, device: str) -> Batch:
-        assert self._kept is not None
+            return
         images, masks, removed = self._kept
-        at = torch.from_numpy(positions).to(images.device)
-        targets = torch.from_numpy(self.targets[positions]).to(device)
-        return Batch(images[at], masks[at], None if removed is None else removed[at], targets, self.masked[positions])
+        for positions in plan:
+            at, targets = torch.from_numpy(positions).to(images.device), torch.from_numpy(self.targets[positions])
+            behind = None if removed is None else removed[at]
+            yield Batch(images[at], masks[at], behind, targets.to(device), self.masked[positions])
 
     def _from_files(self, plan: Sequence[np.ndarray], device: str) -> Iterator[Batch]:
         """The batches, read by processes that begin with the next ones while these are used."""

@@ -118,18 +118,9 @@ class Network:
 
     def describe(self) -> Json:
         """The network's entry in benchmark.json."""
-        return {
-            "name": self.name,
-            "size": self.size,
-            "prediction_type": self.prediction_type,
-            "variance_type": self.variance_type,
-            "beta_schedule": self.beta_schedule,
-            "classes": self.classes,
-            "noise_scale": self.noise_scale,
-            "doubt": self.doubt,
-            "weights_sha256": self.weights_hash,
-            **({"facts": dict(self.facts)} if self.facts else {}),
-        }
+        names = ("name", "size", "prediction_type", "variance_type", "beta_schedule", "classes", "noise_scale", "doubt")
+        facts = {"facts": dict(self.facts)} if self.facts else {}
+        return {**{name: getattr(self, name) for name in names}, "weights_sha256": self.weights_hash, **facts}
 
 
 def wrong_number(name: str, value: object) -> str | None:

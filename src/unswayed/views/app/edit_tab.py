@@ -55,7 +55,15 @@ def edit_tab(page: Component, studio: Studio) -> None:
                 with gr.Column(min_width=280):
                     accordions = changes_panel(editor)
                 with gr.Column(min_width=280):
-                    photograph_panel(page, editor, sample, list(zip(presets, PRESETS, strict=True)), accordions)
+                    opened = photograph_panel(page, editor, sample)
+
+    def preset_opened(preset: Preset) -> tuple[object, ...]:
+        sections = [gr.Accordion(open=group.edit in preset.values) for group in editor.groups]
+        return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset), *sections)
+
+    for button, preset in zip(presets, PRESETS, strict=True):
+        begin = functools.partial(preset_opened, preset)
+        editor.follow(button.click(begin, None, [*opened, *accordions], **PRIVATE, **HEAVY))
 
 
 def result_panel(editor: Editor) -> None:
@@ -120,14 +128,9 @@ def answers_panel(editor: Editor) -> None:
     editor.models.input(editor.previewed, editor.given, editor.results, **PRIVATE, **LIGHT)
 
 
-def photograph_panel(
-    page: Component,
-    editor: Editor,
-    sample: Component,
-    presets: list[tuple[Component, Preset]],
-    accordions: list[Component],
-) -> None:
-    """An upload, and the mask of its object and its true class; every event opens a photograph or changes it."""
+def photograph_panel(page: Component, editor: Editor, sample: Component) -> list[Component]:
+    """An upload, and the mask of its object and its true class; every event opens a photograph or changes it. Return
+    what is set where a photograph is opened."""
     segmenter, better = editor.studio.segmenter, editor.studio.better
     gr.HTML("<h2>Your own photograph</h2>")
     upload = gr.File(label="drop a photograph (up to 50 MB)", elem_id="upload", height=150)
@@ -148,9 +151,6 @@ def photograph_panel(
                 info="marked in the predictions; needed for an adversarial background",
             )
 
-    def labeled(photograph: Photograph, chosen: int | None) -> Photograph:
-        return replace(photograph, label=None if chosen is None or chosen < 0 else int(chosen))
-
     def mark(photograph: Photograph, event: gr.EventData) -> tuple[object, ...]:
         drawn = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
         begun = _opening(lambda photograph: marked(photograph, drawn, segmenter))(photograph)
@@ -162,6 +162,9 @@ def photograph_panel(
         begun = _opening(lambda _: open_upload(str(path), segmenter))(photograph)
         fresh = begun[0] is not photograph
         return (*begun, *(("", *editor.cleared()) if fresh else (gr.skip(),) * (1 + len(editor.flat))))
+
+    def labeled(photograph: Photograph, chosen: int | None) -> Photograph:
+        return replace(photograph, label=None if chosen is None or chosen < 0 else int(chosen))
 
     opened = [editor.photograph, problem, marker, label, tools]
     openings: list[tuple[Component, Callable[..., Photograph], list[Component], str]] = [
@@ -176,18 +179,11 @@ def photograph_panel(
     every = [*opened, sample, *editor.flat]
     uploaded = {"api_name": "open_photograph", **HEAVY}
     editor.follow(upload.upload(opened_upload, [editor.photograph, upload], every, **uploaded))
-
-    def preset_opened(preset: Preset) -> tuple[object, ...]:
-        opened = [gr.Accordion(open=group.edit in preset.values) for group in editor.groups]
-        return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset), *opened)
-
-    for button, preset in presets:
-        begin = functools.partial(preset_opened, preset)
-        editor.follow(button.click(begin, None, [*every, *accordions], **PRIVATE, **HEAVY))
     # Clear the upload field for the next photograph.
     upload.upload(None, None, upload, js="() => null", **PRIVATE)
     editor.follow(marker.select(mark, [editor.photograph], opened, **PRIVATE, **HEAVY))
     editor.follow(page.load(_begun, [editor.photograph], opened, **PRIVATE, **LIGHT))
+    return every
 
 
 Begun = tuple[Photograph, object, object, object, object]
@@ -243,10 +239,10 @@ def browse_tab(tab: Component, studio: Studio, results: Results) -> None:
 
     def opened(model: str, edit: str, label: str, event: gr.EventData) -> str:
         flips = results.flips(asked(model, edit, label))
-        place = getattr(event, "place", None)
-        if flips is None or not isinstance(place, int) or not 0 <= place < len(flips.shown):
+        number = getattr(event, "place", None)
+        if flips is None or not isinstance(number, int) or not 0 <= number < len(flips.shown):
             return figures.message("That flip is not in the list.", "problem")
-        flip = flips.shown[place]
+        flip = flips.shown[number]
         warm, note = results.warm_pair(studio, flip)
         return figures.drawn("flip_markup", results=results, flip=flip, warm=warm, note=note)
 

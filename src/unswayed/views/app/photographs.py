@@ -108,12 +108,8 @@ def with_mask(photograph: Photograph, mask: np.ndarray, note: str) -> Photograph
     """Return the photograph with another mask, (H, W) in [0, 1], and a note about where it comes from."""
     if not (mask > 0.5).any():
         raise UserError("the mask is empty", allowed="a painted mask, or a box around the object")
-    return _masked(photograph, png(mask_levels(mask)), (note,))
-
-
-def _masked(photograph: Photograph, mask: bytes, notes: tuple[str, ...]) -> Photograph:
     earlier = (*photograph.earlier, (photograph.mask, photograph.notes))[-UNDONE:]
-    return replace(photograph, mask=mask, notes=notes, earlier=earlier)
+    return replace(photograph, mask=png(mask_levels(mask)), notes=(note,), earlier=earlier)
 
 
 def undone(photograph: Photograph) -> Photograph:

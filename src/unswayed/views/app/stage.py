@@ -121,13 +121,13 @@ def render(
     counts = [studio.passes(request) for request in requests]
     total = sum(counts)
 
-    def counted(place: int) -> Progress | None:
-        before = sum(counts[:place])
+    def counted(number: int) -> Progress | None:
+        before = sum(counts[:number])
         return None if progress is None else lambda done, _: progress(before + done, total)
 
     if progress is not None and total:
         progress(0, total)
-    made = [studio.edit(request, photograph, counted(place)) for place, request in enumerate(requests)]
+    made = [studio.edit(request, photograph, counted(number)) for number, request in enumerate(requests)]
     note = "This change needs no diffusion: pasted exactly."
     if counts[0]:
         note = f"Rendered in {counts[0]} diffusion steps."
@@ -243,18 +243,18 @@ def _layers(photograph: Photograph, others: tuple[Edit, ...], seed: int) -> tupl
     return address(layers.background), f"data:image/png;base64,{encoded}"
 
 
-def _boxes(found: FoundObjects) -> Markup | None:
+def _boxes(answer: FoundObjects) -> Markup | None:
     """Return the object's exact box, and what was found with its words, to lie over the picture."""
-    if found.best is None or found.truth.box is None or found.truth.mask is None:
+    if answer.best is None or answer.truth.box is None or answer.truth.mask is None:
         return None
     lines = ""
-    if found.region is not None:
-        contours, _ = cv2.findContours(found.region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    if answer.region is not None:
+        contours, _ = cv2.findContours(answer.region.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         lines = "".join("M" + "L".join(f"{x},{y}" for [[x, y]] in contour.tolist()) + "Z" for contour in contours)
-    exact, marked = ([round(float(side), 1) for side in box or ()] for box in (found.truth.box, found.box))
-    kind, size = "right" if found.best else "wrong", found.truth.mask.shape[::-1]
+    exact, marked = ([round(float(side), 1) for side in box or ()] for box in (answer.truth.box, answer.box))
+    kind, size = "right" if answer.best else "wrong", answer.truth.mask.shape[::-1]
     drawn = {"exact": exact, "marked": marked, "lines": lines, "kind": kind, "size": size}
-    return filled("figures.html", "boxes", words=found.best_words, beside=found.box or found.truth.box, **drawn)
+    return filled("figures.html", "boxes", words=answer.best_words, beside=answer.box or answer.truth.box, **drawn)
 
 
 def _words(edit: Edit) -> str:

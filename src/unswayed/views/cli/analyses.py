@@ -49,7 +49,6 @@ def analyze(
     - `unswayed analyze predictions/ --table fits`
     - `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
-    from unswayed.views.demo import refuse_programs
     from unswayed.views.report import drop_tables
     from unswayed.views.report.figures_drops import against_figure
     from unswayed.views.report.section import SUFFIXES, figure_bytes
@@ -70,7 +69,7 @@ def analyze(
     rows = replace(settings, condition=condition, edits=None if against else settings.edits)
     frame = unswayed.analyze(predictions, rows)
     models = settings.models if settings.groups is None else None
-    remarks = drop_tables.remark_lines(predictions, models, settings.common)
+    remarks, tasks = drop_tables.remark_lines(predictions, models, settings.common), drop_tables.tasks_of(predictions)
     if chosen != "table" or output is not None or not sys.stdout.isatty():  # a table repeats them
         say(*remarks)
     if against is not None:
@@ -79,26 +78,32 @@ def analyze(
         text = "" if drawn else format_table(curve, chosen, digits={against: 4}, title=title)
         content = figure_bytes(against_figure(curve, against), suffix[1:]) if drawn else text.encode()
     elif wide:
-        content = drop_tables.wide_text(frame, measure, chosen, remarks, drop_tables.tasks_of(predictions)).encode()
+        content = drop_tables.wide_text(frame, measure, chosen, remarks, tasks).encode()
     else:
         levels = drop_tables.swept(predictions, settings.benchmark) if frame.is_empty() else ""
         # A terminal gets colors; typer removes them where the output goes into a file or another program.
         color = output is None and "NO_COLOR" not in os.environ
         content = drop_tables.analysis_text(
             frame, settings.table, chosen, settings.by, settings.level, remarks, levels, color,
-            drop_tables.suspicious_models(predictions), drop_tables.tasks_of(predictions),
+            drop_tables.suspicious_models(predictions), tasks,
         ).encode()  # fmt: skip
     if output is not None:
         write_bytes(output, content)
         return
     typer.echo(content.decode(), nl=False)
     if chosen == "table":
-        try:
-            refuse_programs(predictions)
-            next_command(f"unswayed report {address(predictions)} -o report.html")
-        except UserError:
-            next_command(f"unswayed report {address(predictions)} -o report.html --heat-maps 0")
-            say("(--trust instead of --heat-maps 0 runs the code of the models, for heat maps)")
+        _suggest_report(predictions)
+
+
+def _suggest_report(predictions: Path) -> None:
+    from unswayed.views.demo import refuse_programs
+
+    try:
+        refuse_programs(predictions)
+        next_command(f"unswayed report {address(predictions)} -o report.html")
+    except UserError:
+        next_command(f"unswayed report {address(predictions)} -o report.html --heat-maps 0")
+        say("(--trust instead of --heat-maps 0 runs the code of the models, for heat maps)")
 
 
 def compare(

@@ -119,32 +119,22 @@ def _panel(title: str, rows: Mapping[str, str], width: int, names: int) -> Itera
     yield typer.style("╰" + "─" * (width - 2) + "╯", dim=True)
 
 
-class LazyCommands(dict[str, Any]):
-    """The commands by name; each is made of its function on first use."""
-
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys(name for panel in COMMANDS.values() for name in panel))
-
-    def __getitem__(self, name: str) -> Any:
-        return self.get(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        from .options import command_of
-
-        if name in self and super().get(name) is None:
-            help = next(panel[name] for panel in COMMANDS.values() if name in panel)
-            file = import_module(f".{next(file for file, names in FILES.items() if name in names)}", __package__)
-            function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
-            self[name] = command_of(name, getattr(file, function), help, Command)
-        return super().get(name, default)
-
-
 class Group(TyperGroup):
-    """The group of all commands."""
+    """The group of all commands; each is made of its function on first use."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = LazyCommands()
+        self.commands: dict[str, Any] = dict.fromkeys(name for panel in COMMANDS.values() for name in panel)
+
+    def get_command(self, ctx: object, name: str) -> Any:
+        if name in self.commands and self.commands[name] is None:
+            from .options import command_of
+
+            help = next(panel[name] for panel in COMMANDS.values() if name in panel)
+            file = import_module(f".{next(file for file, names in FILES.items() if name in names)}", __package__)
+            function = f"{name}_" if iskeyword(name) else name.replace("-", "_")
+            self.commands[name] = command_of(name, getattr(file, function), help, Command)
+        return self.commands.get(name)
 
     def list_commands(self, ctx: object) -> list[str]:
         return list(self.commands)

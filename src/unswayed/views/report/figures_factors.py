@@ -19,6 +19,7 @@ from .section import (
     QUIET,
     cells_of,
     heat_map,
+    new_axes,
     new_figure,
     new_panels,
     places,
@@ -53,18 +54,17 @@ def factor_profile(
         raise UserError("the profile shows all images together", allowed="the table without --by metaclass")
     shown = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("model").is_in(chosen))
     order = _easiest_first(shown)
-    figure = new_figure(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
-    axes = figure.subplots()
-    for number, (model, place) in enumerate(places(chosen, series).items()):
+    figure, axes = new_axes(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
+    for number, (model, rank) in enumerate(places(chosen, series).items()):
         part = shown.filter(pl.col("model") == model)
         values = {name: (ratio, low, high) for name, ratio, low, high in
                   part.select("factor", "error_ratio", "low", "high").iter_rows()}  # fmt: skip
         offset = (number - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
         rows = [(y + offset, *values[f]) for y, f in enumerate(order) if values.get(f, (None,))[0] is not None]
         y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
-        axes.hlines(y, low, high, color=COLORS[place % MOST], linewidth=1.6, alpha=0.55)
+        axes.hlines(y, low, high, color=COLORS[rank % MOST], linewidth=1.6, alpha=0.55)
         axes.plot(
-            ratio, y, MARKERS[place % MOST], color=COLORS[place % MOST], markersize=4.5, label=model, linestyle="none"
+            ratio, y, MARKERS[rank % MOST], color=COLORS[rank % MOST], markersize=4.5, label=model, linestyle="none"
         )
     # Published result tables do not say how many images have a factor.
     counts = {f: f"  ({n:,})" for f, n in shown.group_by("factor").agg(pl.col("n").max()).iter_rows() if n is not None}
@@ -175,8 +175,7 @@ def distribution_bars(table: pl.DataFrame) -> Figure:
 
 def active_factor_bars(table: pl.DataFrame) -> Figure:
     """Draw how many images have one, two, three … factors at once, in both partitions, on a log scale."""
-    figure = new_figure(5.6, 3)
-    axes = figure.subplots()
+    figure, axes = new_axes(5.6, 3)
     for number, (partition, color) in enumerate(_PARTITIONS.items()):
         part = table.filter(pl.col("partition") == partition)
         axes.bar(part["factors"].to_numpy() - 0.2 + 0.4 * number, part["n"], width=0.38, color=color, label=partition)

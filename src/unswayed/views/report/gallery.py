@@ -24,12 +24,6 @@ from .section import Section, figure_bytes, filtered, paragraphs, short
 from .sections import missing_words
 
 
-def _change(findings: Findings, flip: Flip) -> str:
-    """Return what a flip is called: right to wrong, found to missed, or the reverse."""
-    words = words_of(findings.tasks[flip.model])
-    return f"{words.wrong} to {words.right}" if flip.gained else f"{words.right} to {words.wrong}"
-
-
 def gallery_section(
     findings: Findings, album: Album, heat: dict[Flip, tuple[np.ndarray, np.ndarray]], notes: list[str], draw: Draw
 ) -> Section:
@@ -120,12 +114,6 @@ def _marked(
     return marks
 
 
-def _near(flip: Flip) -> str:
-    if flip.gained or flip.same_superclass is None:
-        return ""
-    return "same superclass" if flip.same_superclass else "other superclass"
-
-
 def _card(
     findings: Findings,
     flip: Flip,
@@ -134,7 +122,9 @@ def _card(
     heat: Sequence[np.ndarray],
 ) -> Json:
     """Return what the card of a flip and its dialog show; store: the names of the stored pictures."""
-    words = words_of(findings.tasks[flip.model])
+    words, near = words_of(findings.tasks[flip.model]), ""
+    if not flip.gained and flip.same_superclass is not None:
+        near = "same superclass" if flip.same_superclass else "other superclass"
     truth, before, answer = (findings.facts.class_name(label) for label in (flip.label, flip.before, flip.after))
     still, meaning = flip.after_true_probability, findings.meanings.get(flip.edit, "")
     named = None if flip.control_answer is None else findings.facts.class_name(flip.control_answer)
@@ -149,7 +139,7 @@ def _card(
         ("After", flip.after_probability, _answer(answer, flip.after_probability, flip.gained, words)),
         ("True class after", still, None if still is None else f"{truth}, {percent(still)}"),
         ("To blame", None, _blame(flip)),
-        ("Kind of mistake", None, _near(flip)),
+        ("Kind of mistake", None, near),
         ("Object inside the model's crop", None, None if flip.survives is None else percent(flip.survives, 0)),
     ]
     return {
@@ -161,9 +151,9 @@ def _card(
         "truth": truth,
         "before": before,
         "answer": answer,
-        "change": _change(findings, flip),
+        "change": f"{words.wrong} to {words.right}" if flip.gained else f"{words.right} to {words.wrong}",
         "blame": _blame(flip),
-        "near": _near(flip),
+        "near": near,
         "photograph": store.get(_key(findings, flip, _before(flip))),
         "control": store.get(_key(findings, flip, flip.control_id or "")),
         "edited": data_address(pictures[edited]) if edited in pictures else None,
@@ -197,11 +187,8 @@ def flips_of_every_model(findings: Findings) -> list[list[Flip]]:
             views = []
             for model in models:
                 (before, sure), (after, still) = seen[model, ORIGINAL], seen[model, flip.edit]
-                views.append(
-                    replace(
-                        flip, model=model, before=before, before_probability=sure, after=after, after_probability=still
-                    )
-                )
+                answers = {"before": before, "before_probability": sure, "after": after, "after_probability": still}
+                views.append(replace(flip, model=model, **answers))
             together.append(views)
     wrong = [sum(view.after != view.label for view in views) for views in together]
     order = np.argsort([abs(count - len(models) / 2) for count in wrong], kind="stable")[:MOST_TOGETHER]
@@ -219,7 +206,7 @@ def models_section(
         pictures: list[np.ndarray] = []
         texts: list[str] = []
         for flip in views:
-            samples = f"{flip.source_id}/original/0", flip.sample_id
+            samples = _before(flip), flip.sample_id
             plain = album.pictures(samples)
             if len(plain) < 2:
                 return None
@@ -253,32 +240,39 @@ class PicturePair:
 
 
 HeatMaps = tuple[np.ndarray, np.ndarray]
-# Such as `evaluation.heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps in order, notes.
-Explain = Callable[
-    [Sequence[PicturePair], Mapping[str, Json], Callable[[], None]],
-    tuple[list[HeatMaps | None], list[str]],
-]
+Explained = tuple[list[HeatMaps | None], list[str]]  # heat maps in order, notes
+# Such as `evaluation.heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps and notes.
+Explain = Callable[[Sequence[PicturePair], Mapping[str, Json], Callable[[], None]], Explained]
 
 
 def heat_maps_of_flips(
-    findings: Findings, album: Album, flips: Sequence[Flip], explain: Explain | None, progress: Callable[[], None]
+    findings: Findings,
+    album: Album,
+    most: int,
+    together: Sequence[Sequence[Flip]],
+    explain: Explain | None,
+    progress: Callable[[], None],
 ) -> tuple[dict[Flip, HeatMaps], list[str]]:
-    """Return the photograph and the edited picture of each flip with the heat maps of the predictions, and notes."""
-    if explain is None or not flips:
+    """Return the photograph and the edited picture of some flips with the heat maps of the predictions, and notes.
+
+    most: of the flips that are shown, evenly spaced; together: more of them, unless `most` is 0.
+    """
+    if explain is None or not most:
         return {}, []
+    shown = findings.flips.shown
+    count = min(most, len(shown))
+    flips = [shown[index * len(shown) // count] for index in range(count)]
     pairs: dict[Flip, PicturePair] = {}
-    for flip in flips:
-        before, after = f"{flip.source_id}/original/0", flip.sample_id
+    for flip in dict.fromkeys([*flips, *(view for views in together for view in views)]):
+        before, after = _before(flip), flip.sample_id
         pictures = album.pictures((before, after))
         if len(pictures) == 2:
             pairs[flip] = PicturePair(
                 flip.model, flip.source_id, flip.edit, flip.label, pictures[before], pictures[after]
             )
-    maps, notes = explain(list(pairs.values()), findings.facts.cards, progress)
-    heat = {}
-    for (flip, pair), both in zip(pairs.items(), maps, strict=True):
-        if both is not None:
-            heat[flip] = overlay(pair.before, both[0]), overlay(pair.after, both[1])
+    maps, notes = explain(list(pairs.values()), findings.facts.cards, progress) if pairs else ([], [])
+    drawn = zip(pairs.items(), maps, strict=True)
+    heat = {flip: (overlay(pair.before, two[0]), overlay(pair.after, two[1])) for (flip, pair), two in drawn if two}
     return heat, notes
 
 

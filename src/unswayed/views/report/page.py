@@ -90,14 +90,9 @@ def write_report(
     album = Album(findings.facts.root, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
-    flips = findings.flips.shown
-    count = min(settings.heat_maps, len(flips))
-    chosen = [flips[index * len(flips) // count] for index in range(count)]  # evenly spaced
     together = flips_of_every_model(findings)
-    if settings.heat_maps:
-        chosen = list(dict.fromkeys([*chosen, *(view for views in together for view in views)]))
     heat, notes = heat_maps_of_flips(
-        findings, album, chosen, explain, lambda: show(next(steps, total), total, "heat maps")
+        findings, album, settings.heat_maps, together, explain, lambda: show(next(steps, total), total, "heat maps")
     )
     data = page_data(findings)
     data["strips"] = pictures_of(findings, album, data)

@@ -48,40 +48,45 @@ class Album:
     def pictures(self, sample_ids: Iterable[str]) -> dict[str, np.ndarray]:
         """Return (H, W, 3) uint8 by sample id, without those that are missing, unreadable, changed or outside the
         benchmark's folder."""
-        files: dict[str, Path] = {}
-        for sample_id in sample_ids if self.root is not None else ():
-            path = PurePosixPath(self.paths.get(sample_id, ".."))
-            if self.root is not None and not path.is_absolute() and ".." not in path.parts:
-                files[sample_id] = self.root / path
-        hashes, pictures = self.hashes, {}
-        for sample_id, file in files.items():
+        pictures = {}
+        for sample_id in sample_ids:
+            file = self._file(self.paths, sample_id)
+            if file is None:
+                continue
             try:
                 pictures[sample_id] = read_picture(file)
             except (BadPicture, OSError):
                 self.gone[sample_id] = "missing"
-        for sample_id in list(pictures):
-            if sample_id in hashes and hashes[sample_id] != sha256(files[sample_id]):
+                continue
+            if sample_id in self.hashes and self.hashes[sample_id] != sha256(file):
                 del pictures[sample_id]
                 self.gone[sample_id] = CHANGED
         return pictures
+
+    def _file(self, paths: Mapping[str, str], sample_id: str) -> Path | None:
+        """Return the file of one of these paths; None if there is none, or it is outside the benchmark's folder."""
+        path = PurePosixPath(paths.get(sample_id, ".."))
+        return None if self.root is None or path.is_absolute() or ".." in path.parts else self.root / path
 
     def picture(self, sample_id: str) -> np.ndarray | None:
         return self.pictures([sample_id]).get(sample_id)
 
     def mask(self, sample_id: str) -> np.ndarray | None:
         """Return the object's mask in a picture, (H, W) float; None if there is none."""
-        path = PurePosixPath(self.masks.get(sample_id) or "..")
-        if self.root is None or path.is_absolute() or ".." in path.parts:
-            return None
+        file = self._file(self.masks, sample_id)
         with contextlib.suppress(BadPicture, OSError):
-            return read_mask(self.root / path)
+            return None if file is None else read_mask(file)
         return None
+
+    def _column(self, name: str) -> Mapping[str, str]:
+        """Return a column of the manifest by sample id, without its nulls; empty if there is no such column."""
+        if self.manifest is None or not {"sample_id", name} <= set(self.manifest.columns):
+            return {}
+        return dict(self.manifest.select("sample_id", name).drop_nulls().iter_rows())
 
     @cached_property
     def masks(self) -> Mapping[str, str]:
-        if self.manifest is None or not {"sample_id", "mask_path"} <= set(self.manifest.columns):
-            return {}
-        return dict(self.manifest.select("sample_id", "mask_path").drop_nulls().iter_rows())
+        return self._column("mask_path")
 
     def remarks(self) -> list[str]:
         """Return a line about the pictures asked for that have changed, and one about those that cannot be read."""
@@ -95,16 +100,12 @@ class Album:
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        if self.manifest is None or not {"sample_id", "status", "path"} <= set(self.manifest.columns):
-            return {}
-        there = self.manifest.filter((pl.col("status") == "ok") & pl.col("path").is_not_null())
-        return dict(there.select("sample_id", "path").iter_rows())
+        made = {sample_id for sample_id, status in self._column("status").items() if status == "ok"}
+        return {sample_id: path for sample_id, path in self._column("path").items() if sample_id in made}
 
     @cached_property
     def hashes(self) -> Mapping[str, str]:
-        if self.manifest is None or "sha256" not in self.manifest.columns:
-            return {}
-        return dict(self.manifest.select("sample_id", "sha256").drop_nulls().iter_rows())
+        return self._column("sha256")
 
     def scenes(self, count: int) -> list[str]:
         """Return scenes that have an original, sampled evenly over the benchmark's order."""
@@ -118,9 +119,9 @@ WIDEST = 2200
 
 def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] | None = None) -> bytes:
     """Return a PNG with one row per scene and one column per edit; white if an edit was not possible for a scene."""
-    import polars
+    from PIL import Image
 
-    manifest = polars.DataFrame(benchmark.manifest)
+    manifest = pl.DataFrame(benchmark.manifest)
     album = Album(benchmark.root, manifest)
     names = edits or [edit for edit in manifest["edit"].unique(maintain_order=True).to_list() if edit != "source"]
     words, rows = Facts(manifest=manifest).words(names), []
@@ -132,13 +133,8 @@ def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] |
         texts = [words[edit] + ": –" * (picture is None) for edit, picture in zip(names, pictures, strict=True)]
         rows.append((made, texts))
     with drawing("sheet"):
-        return _smaller(figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png"))
-
-
-def _smaller(data: bytes) -> bytes:
-    from PIL import Image
-
-    picture = Image.open(io.BytesIO(data)).convert("RGB")
+        sheet = figure_bytes(picture_sheet(rows, album.scenes(scenes)), "png")
+    picture = Image.open(io.BytesIO(sheet)).convert("RGB")
     picture.thumbnail((WIDEST, 4 * WIDEST), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
     picture.save(buffer, "PNG", optimize=True)

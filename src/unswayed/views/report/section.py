@@ -188,7 +188,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 # Fixed colors of the drawing -> variables of the page's style sheet.
 _VARIABLES = {
-    **{color.lower(): f"var(--series-{place})" for place, color in enumerate(COLORS) if color != "#000000"},
+    **{color.lower(): f"var(--series-{number})" for number, color in enumerate(COLORS) if color != "#000000"},
     "#000000": "currentColor",
     "#262626": "currentColor",
     "#444444": "currentColor",

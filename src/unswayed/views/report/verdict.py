@@ -183,7 +183,7 @@ def first_screen(findings: Findings, album: Album) -> Markup:
     """Return the verdict, the plot, the worst flip and the matrix; empty if the predictions contain no edits."""
     if not findings.averages:
         return Markup("")
-    hurts, sure = (Answer(unbroken(it.answer), unbroken(it.reason)) for it in hurts_most(findings))
+    hurts, sure = (Answer(unbroken(part.answer), unbroken(part.reason)) for part in hurts_most(findings))
     groups = {AVERAGE: [AVERAGE], **findings.attributes()}
     return render(
         "sections.html",
