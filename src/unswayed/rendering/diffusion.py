@@ -93,7 +93,7 @@ class Diffusion:
         guide = None if self.guide is None else self.guide.logits
         watch = None if on_passes is None else lambda busy, *_: on_passes(len(busy))
         settings = Settings(SAMPLERS[self.sampler], self.guidance, guide, self.exact, watch)
-        begun: dict[Key, _Begun] = {}
+        begun: dict[Key, _PictureInProgress] = {}
         again: list[tuple[Key, Layers]] = []
         ready: deque[tuple[Key, Callable[[bool], Rendering | Refusal | None]]] = deque()
         slots, passes = 0, iter(list[tuple[Key, Tensor]]())
@@ -193,7 +193,7 @@ class Diffusion:
         """The timesteps that a picture with this start visits."""
         return visited(start, self.steps, SAMPLERS[self.sampler].spacing, self.exact.beta_schedule)
 
-    def _begin(self, layers: Layers) -> _Begun:
+    def _begin(self, layers: Layers) -> _PictureInProgress:
         """The picture on the device, with its job."""
         device = self.network.device
         object_, background, alpha = _uploaded(layers, device)
@@ -213,9 +213,9 @@ class Diffusion:
         guided = {} if layers.guidance is None else vars(layers.guidance)
         levels = self._levels(layers.start)
         job = Job(first, kept, mask[None], levels, layers.start, self.steps, layers.seed, rising=rising)
-        return _Begun(layers, replace(job, label=layers.label, **guided), object_, alpha, background, band)
+        return _PictureInProgress(layers, replace(job, label=layers.label, **guided), object_, alpha, background, band)
 
-    def _finish(self, begun: _Begun, x0: Tensor) -> Callable[[bool], Rendering | Refusal | None]:
+    def _finish(self, begun: _PictureInProgress, x0: Tensor) -> Callable[[bool], Rendering | Refusal | None]:
         """A function that returns the answer; from a GPU None until it has arrived, unless it is called with True."""
         layers, pixels = begun.layers, begun.blended(x0)
         arrived = None
@@ -244,7 +244,7 @@ class Diffusion:
 
 
 @dataclass(frozen=True, eq=False)
-class _Begun:
+class _PictureInProgress:
     """A picture that is being denoised, and what it is blended with, on the device.
 
     object, background: (S, S, 3) uint8; alpha: (S, S) float32; band: (S, S) bool, outside of which the background is

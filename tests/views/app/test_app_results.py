@@ -15,8 +15,8 @@ from unswayed.errors import UserError
 from unswayed.views.app import figures
 from unswayed.views.app.photographs import open_sample
 from unswayed.views.app.results import SHOWN, Filter, Results
-from unswayed.views.app.stage import Said, Shown, stage
-from unswayed.views.app.studio import Answer, Seen, Studio
+from unswayed.views.app.stage import ModelAnswers, StageContent, stage
+from unswayed.views.app.studio import Answer, ObjectPicture, Studio
 from unswayed.views.report.pictures import Album
 
 HOSTILE = "<script>window.hacked=1</script>"
@@ -104,14 +104,14 @@ def test_every_text_is_escaped(results):
     picture = np.zeros((8, 8, 3), np.uint8)
     flips = results.flips(Filter(model=HOSTILE))
     flip = flips.shown[0]
-    said = Said(HOSTILE, answer, answer)
+    said = ModelAnswers(HOSTILE, answer, answer)
     written = [
         figures.message(HOSTILE, "problem"),
         figures.drawn("answer_bars", model=HOSTILE, before=answer, after=answer, true_class=0),
         figures.drawn("heat_pair", model=HOSTILE, images=[picture, picture], names=[HOSTILE, HOSTILE]),
         stage(
             replace(open_sample("koala"), name=HOSTILE),
-            Shown(Seen(picture), Seen(picture)),
+            StageContent(ObjectPicture(picture), ObjectPicture(picture)),
             HOSTILE,
             [said],
             (),

@@ -188,7 +188,7 @@ FRAME = """() => {
 def test_the_cut_out_follows_the_pointer_and_late_replies_are_ignored(page, monkeypatch):
     """With a slow server the picture jumped back to places that the pointer had left."""
 
-    def slow(*given: Any) -> stage.Shown:
+    def slow(*given: Any) -> stage.StageContent:
         time.sleep(1.0)
         return stage.preview(*given)
 
@@ -220,7 +220,7 @@ def test_a_second_handle_keeps_what_the_first_one_did_before_its_reply(page, mon
     page.wait_for_selector("#pictures .chip", state="detached")
     before = place(page)
 
-    def slow(*given: Any) -> stage.Shown:
+    def slow(*given: Any) -> stage.StageContent:
         time.sleep(0.7)
         return stage.preview(*given)
 

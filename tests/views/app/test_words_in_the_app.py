@@ -16,7 +16,7 @@ from unswayed.rendering.photograph import replay
 from unswayed.views.app.controls import PRESETS, chain_from, groups, preset_flat, values_from
 from unswayed.views.app.photographs import open_sample
 from unswayed.views.app.stage import preview, render
-from unswayed.views.app.studio import Seen, Studio
+from unswayed.views.app.studio import ObjectPicture, Studio
 
 
 def test_the_page_has_a_field_for_words_and_reads_it() -> None:
@@ -44,7 +44,7 @@ def test_words_are_rendered_with_the_pipeline_of_the_page(tmp_path: Path) -> Non
     inside = np.asarray(made.edited.mask) == 255
     assert (made.after.image[inside] == made.before.image[inside]).all()
     assert (made.after.image != made.before.image).any()
-    assert isinstance(compared.control, Seen) and (compared.control.image != made.after.image).any()
+    assert isinstance(compared.control, ObjectPicture) and (compared.control.image != made.after.image).any()
     _, _, record = made.edited.save(tmp_path / "edited.png")
     assert (np.asarray(replay(record).image) == made.after.image).all()
 

@@ -186,20 +186,20 @@ def photograph_panel(page: Component, editor: Editor, sample: Component) -> list
     return every
 
 
-Begun = tuple[Photograph, object, object, object, object]
+PanelValues = tuple[Photograph, object, object, object, object]
 
 
-def _begun(photograph: Photograph) -> Begun:
+def _begun(photograph: Photograph) -> PanelValues:
     """Return the photograph, no problem, and its marker, label and tools, which only an uploaded one has."""
     label = UNKNOWN if photograph.label is None else photograph.label
     marker = figures.marker(photograph) if photograph.own else ""
     return photograph, figures.message(""), marker, label, gr.Column(visible=photograph.own)
 
 
-def _opening(action: Callable[..., Photograph]) -> Callable[..., Begun]:
+def _opening(action: Callable[..., Photograph]) -> Callable[..., PanelValues]:
     """Return the action as an event: the new photograph, or the previous one and what was wrong."""
 
-    def event(photograph: Photograph, *given: object) -> Begun:
+    def event(photograph: Photograph, *given: object) -> PanelValues:
         try:
             return _begun(action(photograph, *given))
         except UserError as error:

@@ -33,8 +33,8 @@ from .controls import (
     values_from,
 )
 from .photographs import Photograph, open_sample
-from .stage import Comparison, Said, Shown, preview, render, stage, write_files
-from .studio import Answer, Canceled, FoundObjects, Report, Seen, Step, Studio
+from .stage import Comparison, ModelAnswers, StageContent, preview, render, stage, write_files
+from .studio import Answer, Canceled, FoundObjects, ObjectPicture, Report, Step, Studio
 
 # gradio gives its components no type that has their events.
 Component: TypeAlias = Any
@@ -145,7 +145,7 @@ class Editor:
         self,
         asked: EditorInputs,
         chain: tuple[Edit, ...],
-        made: Shown,
+        made: StageContent,
         caption: str,
         beside: str = "",
         serial: int | None = None,
@@ -157,7 +157,7 @@ class Editor:
         said = []
         for name in asked.models:
             with suppress(UserError):  # a model that cannot be opened is named with the predictions
-                said.append(Said(name, *self.studio.answers(name, (made.before, made.after))))
+                said.append(ModelAnswers(name, *self.studio.answers(name, (made.before, made.after))))
         markup = stage(asked.photograph, made, caption, said, chain, unchanged, asked.seed, serial)
         return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
 
@@ -199,7 +199,9 @@ class Editor:
             changed = replace(changed, seed=0)
         return changed.seed, *changed.flat, *self._preview(changed)
 
-    def answered(self, photograph: Photograph, shown: tuple[Seen, Seen] | None, models: Sequence[str]) -> str:
+    def answered(
+        self, photograph: Photograph, shown: tuple[ObjectPicture, ObjectPicture] | None, models: Sequence[str]
+    ) -> str:
         """Return the predictions of the models for both pictures that are shown."""
         if shown is None or not models:
             return figures.message("" if shown is None else "Choose a model to see its predictions.")
@@ -234,7 +236,7 @@ class Editor:
             last = step
             return *unchanged, figures.drawn("progress", step=step, unit="passes"), gr.Button(visible=True)
 
-        def work(report: Report) -> tuple[tuple[Edit, ...], Shown, Comparison]:
+        def work(report: Report) -> tuple[tuple[Edit, ...], StageContent, Comparison]:
             chain = self.chain(asked)
             return chain, *render(self.studio, photograph, chain, asked.seed, int(steps), report)
 

@@ -17,7 +17,7 @@ from unswayed.views.text import data_address, percent, plural, render
 
 from .photographs import Photograph, doubts
 from .results import Results
-from .studio import FoundObjects, Seen
+from .studio import FoundObjects, ObjectPicture
 
 MARKER_SIDE = 640
 drawn = partial(render, "figures.html")  # a macro of the template, filled with the values
@@ -51,7 +51,7 @@ def better_masks(command: str) -> Markup:
     return Markup(f'<p class="quiet">{words}</p>').format(command)
 
 
-def found_pair(model: str, pictures: Sequence[Seen], answers: Sequence[FoundObjects]) -> Markup:
+def found_pair(model: str, pictures: Sequence[ObjectPicture], answers: Sequence[FoundObjects]) -> Markup:
     """Return both pictures with the outline of the object and what a detector or segmenter found, in words below."""
     shown = [
         marked(seen.image, answer.truth.mask, answer.box, answer.region, bool(answer.best))

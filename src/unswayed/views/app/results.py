@@ -35,7 +35,7 @@ from unswayed.views.text import data_address, interval, number, percent, plural
 
 from .controls import SIDE
 from .photographs import open_sample, sample_names
-from .studio import Seen, Studio, remembered_removal
+from .studio import ObjectPicture, Studio, remembered_removal
 
 SHOWN = 24
 PRECISE = 1000  # photographs, below which a decimal of a drop says nothing
@@ -57,7 +57,7 @@ class Results:
         self.predictions, self.note = Path(predictions), note
         self.facts: Facts = read_facts(self.predictions, benchmark)
         self.root = self.facts.root
-        self.album: Album | Remade = Album(self.root, self.facts.manifest)
+        self.album: Album | RemadePictures = Album(self.root, self.facts.manifest)
         self.models = model_names(self.predictions)
         self.flips = functools.lru_cache(maxsize=32)(self._flips)
         self.comparison = functools.lru_cache(maxsize=32)(self._comparison)
@@ -117,7 +117,7 @@ class Results:
         try:
             if not is_evaluated(studio.model(flip.model), self.facts.cards.get(flip.model, {})):
                 return [], f"No heat maps: {flip.model} has other weights or code than were evaluated."
-            said = studio.answers(flip.model, [Seen(before), Seen(after)])
+            said = studio.answers(flip.model, [ObjectPicture(before), ObjectPicture(after)])
             return studio.heat(flip.model, [before, after], [int(answer.best or 0) for answer in said]), ""
         except UserError as error:
             return [], f"No heat maps: {error.given}"
@@ -188,7 +188,7 @@ NOTE = (
 )
 
 
-class Remade:
+class RemadePictures:
     """The pictures of a pasted benchmark of the sample by sample id, made again from the rows of its manifest."""
 
     def __init__(self, manifest: pl.DataFrame) -> None:
@@ -216,5 +216,5 @@ def demo_results() -> Results:
     root = Path(str(resources.files("unswayed.data").joinpath("demo")))
     results = Results(root / "predictions", root / "benchmark", note=NOTE)
     assert results.facts.manifest is not None
-    results.album = Remade(results.facts.manifest)
+    results.album = RemadePictures(results.facts.manifest)
     return results

@@ -29,18 +29,18 @@ from unswayed.views.text import render as filled
 
 from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
-from .studio import Answer, FoundObjects, Progress, Seen, Studio, remembered_removal
+from .studio import Answer, FoundObjects, ObjectPicture, Progress, Studio, remembered_removal
 
 NOTHING = "Nothing is changed yet: drag the object, or move one of the sliders."
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class StageContent:
     """edited: what can be downloaded, None if nothing is edited; note: a message for the visitor; placement: of the
     object, None in a cropped photograph."""
 
-    before: Seen
-    after: Seen
+    before: ObjectPicture
+    after: ObjectPicture
     edited: EditedPhotograph | None = None
     note: str = ""
     placement: np.ndarray | None = field(default_factory=IDENTITY.copy)
@@ -64,36 +64,36 @@ def request_of(
 
 
 @functools.lru_cache(maxsize=64)
-def framed(photograph: Photograph) -> Seen:
+def framed(photograph: Photograph) -> ObjectPicture:
     """Return the framed photograph before any edit; its arrays are shared: do not modify."""
     _, layers = compose(request_of((), photograph), photograph.scene)
-    return Seen(layers.background, layers.mask, photograph.label)
+    return ObjectPicture(layers.background, layers.mask, photograph.label)
 
 
-def seen(edited: EditedPhotograph, photograph: Photograph) -> Seen:
-    return Seen(np.asarray(edited.image), np.asarray(edited.mask, np.float32) / 255, photograph.label)
+def seen(edited: EditedPhotograph, photograph: Photograph) -> ObjectPicture:
+    return ObjectPicture(np.asarray(edited.image), np.asarray(edited.mask, np.float32) / 255, photograph.label)
 
 
-def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], seed: int = 0) -> Shown:
+def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], seed: int = 0) -> StageContent:
     """Return the paste preview of a chain, without backgrounds that need a network; a note says if one is missing."""
     before = framed(photograph)
     pasted = tuple(edit for edit in chain if not needs_network(edit))
     left_out = next((edit for edit in chain if needs_network(edit)), None)
     waiting = "" if left_out is None else f"Needs the diffusion network ({left_out.describe()}): press Render."
     if not pasted:
-        return Shown(before, before, None, waiting or NOTHING)
+        return StageContent(before, before, None, waiting or NOTHING)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
     kept = edited if left_out is None else None
-    return Shown(before, seen(edited, photograph), kept, waiting, edited.placement)
+    return StageContent(before, seen(edited, photograph), kept, waiting, edited.placement)
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """The same chain made in two ways, and its control: pictures, or why there is none."""
 
-    pasted: Seen | str
-    rendered: Seen
-    control: Seen | str
+    pasted: ObjectPicture | str
+    rendered: ObjectPicture
+    control: ObjectPicture | str
 
 
 def render(
@@ -103,7 +103,7 @@ def render(
     seed: int = 0,
     steps: int = 20,
     progress: Progress | None = None,
-) -> tuple[Shown, Comparison]:
+) -> tuple[StageContent, Comparison]:
     """Return the chain rendered with the diffusion network, with its paste preview and its control beside it.
 
     progress: called with the passes of the network done and in total, for both rendered pictures.
@@ -134,11 +134,11 @@ def render(
     picture, *others = (seen(edited, photograph) for edited in made)
     missing = "This change has no control: it neither removes the object nor generates a background."
     try:
-        pasted: Seen | str = seen(studio.edit(request_of(chain, photograph, seed), photograph), photograph)
+        pasted: ObjectPicture | str = seen(studio.edit(request_of(chain, photograph, seed), photograph), photograph)
     except UserError as error:
         pasted = f"It cannot be pasted: {error.given}."
     compared = Comparison(pasted, picture, others[0] if others else missing)
-    return Shown(framed(photograph), picture, made[0], note, made[0].placement), compared
+    return StageContent(framed(photograph), picture, made[0], note, made[0].placement), compared
 
 
 def needs_network(edit: Edit) -> bool:
@@ -179,7 +179,7 @@ PLACED = ("size", "position", "direction")
 
 
 @dataclass(frozen=True)
-class Said:
+class ModelAnswers:
     """The predictions of one model for the photograph and for the edited picture."""
 
     model: str
@@ -189,9 +189,9 @@ class Said:
 
 def stage(
     photograph: Photograph,
-    made: Shown,
+    made: StageContent,
     caption: str,
-    said: Sequence[Said],
+    said: Sequence[ModelAnswers],
     chain: Sequence[Edit] = (),
     unchanged: Sequence[str] = (),
     seed: int = 0,

@@ -39,7 +39,7 @@ from unswayed.views.text import percent
 from .photographs import Photograph
 
 T = TypeVar("T")
-Told = TypeVar("Told")
+Event = TypeVar("Event")
 Progress = Callable[[int, int], None]
 """Called with the number of steps done and in total."""
 
@@ -102,8 +102,8 @@ class Jobs:
             self._stops[visitor].set()
 
     def followed(
-        self, visitor: str, work: Callable[[Report], T], show: Callable[[Step], Told]
-    ) -> Generator[Told, None, T]:
+        self, visitor: str, work: Callable[[Report], T], show: Callable[[Step], Event]
+    ) -> Generator[Event, None, T]:
         """Run `work` and yield what `show` makes of each step; return its result, or raise Canceled.
 
         The work calls the report that it is given after each step, and a call after the cancellation ends the work.
@@ -133,7 +133,7 @@ COUNT = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ObjectPicture:
     """A picture (S, S, 3) uint8, and what is known about its object: the mask (S, S) in [0, 1], the ImageNet class."""
 
     image: np.ndarray
@@ -257,7 +257,7 @@ class Studio:
             raise UserError(f"{name} is no classifier: its task is `{model.task}`", allowed="a classifier")
         return model
 
-    def answers(self, name: str, pictures: Sequence[Seen]) -> list[Answer | FoundObjects]:
+    def answers(self, name: str, pictures: Sequence[ObjectPicture]) -> list[Answer | FoundObjects]:
         """Return the model's predictions for pictures; the last ones are remembered."""
         return _alone(self._looking, self._answers, self.model(name), name, pictures)
 
@@ -286,7 +286,7 @@ class Studio:
         return replace(asked, predict=lambda image: _alone(self._looking, asked.predict, image))
 
     def _answers(
-        self, model: Classifier | ObjectModel, name: str, pictures: Sequence[Seen]
+        self, model: Classifier | ObjectModel, name: str, pictures: Sequence[ObjectPicture]
     ) -> list[Answer | FoundObjects]:
         keys = [(name, picture.key) for picture in pictures]
         new = {key: picture for key, picture in zip(keys, pictures, strict=True) if key not in self._said}
@@ -321,7 +321,7 @@ class Studio:
         return work(CountedRenderer(renderer, passed))
 
 
-def _predicted(model: Classifier, pictures: Sequence[Seen]) -> list[Answer]:
+def _predicted(model: Classifier, pictures: Sequence[ObjectPicture]) -> list[Answer]:
     batch = torch.stack([model.prepare(picture.image) for picture in pictures])
     best = model.logits(batch).double().softmax(1).topk(min(COUNT, len(model.labels)))
     return [
@@ -330,7 +330,7 @@ def _predicted(model: Classifier, pictures: Sequence[Seen]) -> list[Answer]:
     ]
 
 
-def _found(model: ObjectModel, pictures: Sequence[Seen]) -> list[FoundObjects]:
+def _found(model: ObjectModel, pictures: Sequence[ObjectPicture]) -> list[FoundObjects]:
     answers = model.answer([model.prepare(picture.image) for picture in pictures])
     truths = [Truth.read(picture.label, picture.mask, None, "") for picture in pictures]
     rows = judged_rows(model, answers, truths, map_objects(model.labels, imagenet(), ()))

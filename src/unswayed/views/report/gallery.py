@@ -240,9 +240,9 @@ class PicturePair:
 
 
 HeatMaps = tuple[np.ndarray, np.ndarray]
-Explained = tuple[list[HeatMaps | None], list[str]]  # heat maps in order, notes
+Explanation = tuple[list[HeatMaps | None], list[str]]  # heat maps in order, notes
 # Such as `evaluation.heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps and notes.
-Explain = Callable[[Sequence[PicturePair], Mapping[str, Json], Callable[[], None]], Explained]
+Explain = Callable[[Sequence[PicturePair], Mapping[str, Json], Callable[[], None]], Explanation]
 
 
 def heat_maps_of_flips(
