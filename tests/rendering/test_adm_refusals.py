@@ -143,7 +143,7 @@ def test_a_wrong_sidecar_is_refused(tmp_path, config, words):
 def test_a_sidecar_without_a_table_is_refused(tmp_path):
     path = written(tmp_path, adm_reference.random_state((32, 64), (False, True)))
     (tmp_path / "net.json").write_text('{"config": "x"}')
-    with pytest.raises(UserError, match="a table of facts"):
+    with pytest.raises(UserError, match="'config' is 'x'"):
         load_network(path)
 
 

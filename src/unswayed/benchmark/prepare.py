@@ -109,7 +109,7 @@ class Preparation:
         of_source = self.plan.pictures(row.source_id)
         item, fresh = next((item, other) for item, other in of_source if (other.edit, other.run) == (row.edit, row.run))
         seed = picture_seed(self.plan.settings.seed, row.source_id, row.edit, row.parameters, row.run, attempt)
-        # What no draw changes about the row stays: the photograph's border and its notes.
+        # The border contact and the notes of a row do not depend on the draws.
         fresh = replace(fresh, seed=seed, border_contact=row.border_contact, notes=row.notes)
         scene = self.plan.source[row.source_id]
         framed = self._keep(frame(scene, self.plan.settings.frame), is_unusable(scene.mask))

@@ -295,7 +295,7 @@ class Service:
         waiting = [self.removals.popleft() for _ in range(min(self.fixed, len(self.removals)))]
         try:
             removed = self._removed(waiting)
-        except Exception:  # one of them cannot be removed: which one?
+        except Exception:  # one of them cannot be removed, so each is tried alone
             for removal in waiting:
                 try:
                     [picture] = self._removed([removal])

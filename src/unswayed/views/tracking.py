@@ -119,7 +119,8 @@ def variables() -> dict[str, str]:
 def chosen_trackers(names: Sequence[str], say: Callable[[str], None]) -> dict[str, Open]:
     """Return the trackers by name: those of `names`, or without any those that environment variables switch on.
 
-    say: receives one line for each tracker that a variable switches on, or that is not installed. `none` is none.
+    say: receives one line for each tracker that a variable switches on, or that is not installed. With `none` among the
+    names there is no tracker.
     """
     if NONE in names:
         return {}

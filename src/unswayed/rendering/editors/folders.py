@@ -21,6 +21,8 @@ from unswayed.files.whole import canonical, sha256
 
 IN_PAINTING, INSTRUCTION = "in-painting", "instruction"
 INDEX = "model_index.json"
+# The files of a repository that a pipeline in folders needs; not single files of all weights, nor pickles.
+NEEDED = [INDEX, "README.md", *(f"*/*{end}" for end in (".safetensors", ".json", ".txt", ".model"))]
 # Where a call accepts one of these, its `image` is no picture to be edited as words say, or not only that.
 OTHERWISE = {
     "num_frames", "frames", "noise_level", "controlnet_conditioning_scale", "control_image",
@@ -139,6 +141,7 @@ def hub_facts(name: str) -> dict[str, Any]:
     """What the Hugging Face Hub says about a pipeline before anything is downloaded: the bytes that a download takes,
     the license, and who may have it."""
     from huggingface_hub import HfApi
+    from huggingface_hub.utils import filter_repo_objects
 
     try:
         info = HfApi().model_info(name, files_metadata=True)
@@ -153,25 +156,18 @@ def hub_facts(name: str) -> dict[str, Any]:
     card = info.card_data.to_dict() if info.card_data else {}
     return {
         "name": name,
-        "bytes": sum(size for file, size in files.items() if _wanted(file)),
+        "bytes": sum(files[file] for file in filter_repo_objects(files, allow_patterns=NEEDED)),
         "license": card.get("license_name") or card.get("license"),
         "gated": bool(info.gated),
     }
-
-
-def _wanted(file: str) -> bool:
-    """Whether a file of a repository belongs to a pipeline in folders; not single files of all weights, nor pickles."""
-    inside = "/" in file
-    return file in (INDEX, "README.md") or (inside and file.endswith((".safetensors", ".json", ".txt", ".model")))
 
 
 def download(name: str) -> Path:
     """The folder of a pipeline, downloaded; the library continues a download that was interrupted."""
     from huggingface_hub import snapshot_download
 
-    patterns = [INDEX, "README.md", *(f"*/*{end}" for end in (".safetensors", ".json", ".txt", ".model"))]
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        return Path(snapshot_download(name, allow_patterns=NEEDED))
     except Exception as error:
         raise UserError(
             f"'{name}' could not be downloaded: {first_line(error)}", run="the same command again"

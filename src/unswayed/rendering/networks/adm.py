@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from unswayed.errors import UserError, check_known
-from unswayed.files.whole import read_json
+from unswayed.files.records import read_object
 
 from . import TIMESTEPS, Facts, Network, fill, read_tensors, wrong_number
 from .diffusers_unet import build_unet
@@ -184,10 +184,7 @@ def read_sidecar(path: Path) -> Facts:
     sidecar = sidecar_of(path)
     if not sidecar.exists():
         return {}
-    values = read_json(sidecar)
-    config = values.get("config", {}) if isinstance(values, dict) else {}
-    if not isinstance(config, dict):
-        raise UserError(f'"config" in {sidecar} is {config!r}', allowed="a table of facts")
+    config = read_object(sidecar, {"config": Facts | None}).get("config") or {}
     if config.get("diffusion_steps", TIMESTEPS) != TIMESTEPS:
         raise UserError(
             f"{sidecar}: the network was trained on {config['diffusion_steps']} timesteps", allowed=f"{TIMESTEPS}"

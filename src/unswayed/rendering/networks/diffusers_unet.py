@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from unswayed.errors import UserError, check_known, need
+from unswayed.files.records import read_object
 from unswayed.files.tensor_files import write_tensor_file
-from unswayed.files.whole import read_json, sha256, write_json
+from unswayed.files.whole import sha256, write_json
 
 from . import TIMESTEPS, Facts, Network, fill, read_tensors, wrong_number
 
@@ -179,7 +180,7 @@ def _config(folder: Path) -> Facts:
         raise UserError(
             f"{folder} holds no config.json", allowed="a diffusers UNet2DModel folder, or a train-network folder"
         )
-    config = _table(folder / "config.json")
+    config = read_object(folder / "config.json")
     kind = config.get("_class_name")
     if kind != "UNet2DModel":
         raise UserError(f"{folder} holds a {kind or 'network of unknown kind'}", allowed="UNet2DModel")
@@ -195,20 +196,13 @@ def _config(folder: Path) -> Facts:
     return config
 
 
-def _table(path: Path) -> Facts:
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds a {type(values).__name__}", allowed="a table of settings")
-    return values
-
-
 def _stated(folder: Path, network: Path) -> Facts:
     """The facts that the files next to the network state, nearest file first."""
     if (network / SIDECAR).exists():
-        return {name: value for name, value in _table(network / SIDECAR).items() if value is not None}
+        return {name: value for name, value in read_object(network / SIDECAR).items() if value is not None}
     for path in (folder / "scheduler" / "scheduler_config.json", network / "scheduler_config.json"):
         if path.exists():
-            return _of_scheduler(path, {name: value for name, value in _table(path).items() if value is not None})
+            return _of_scheduler(path, {name: value for name, value in read_object(path).items() if value is not None})
     return {}
 
 

@@ -105,14 +105,12 @@ def choose_precision(name: str | None, device: torch.device) -> str:
     if name in (None, "auto"):
         if device.type == "cuda":
             return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
-        return "bf16" if device.type == "cpu" and _cpu_has_bf16() else "fp32"
+        probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+        has_bf16 = device.type == "cpu" and any(getattr(torch.cpu, probe, bool)() for probe in probes)
+        return "bf16" if has_bf16 else "fp32"
     if name not in PRECISIONS:
         raise UserError(f"precision is '{name}'", allowed=", ".join(["auto", *PRECISIONS]))
     return str(name)
-
-
-def _cpu_has_bf16() -> bool:
-    return any(getattr(torch.cpu, probe, bool)() for probe in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
 
 
 def choose_batch_size(network: Network, size: int, asked: int | None = None) -> int:

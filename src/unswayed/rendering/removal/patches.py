@@ -48,7 +48,9 @@ def fill_hole(image: np.ndarray, hole: np.ndarray, seed: int = 0) -> np.ndarray:
     for _ in range(2):
         filled = coarse.voted(nearest)
         nearest = coarse.propagated(coarse.searched(filled), filled)
-    nearest = _doubled(nearest)
+    # The matches of one level, transferred to the level of twice its size.
+    steps = np.repeat(np.repeat(nearest - coarse.places, 2, axis=0), 2, axis=1) * 2
+    nearest = np.clip(fine.places + steps, 0, len(steps) - 1)
     for _ in range(2):
         nearest = fine.propagated(nearest, fine.voted(nearest))
     filled = fine.voted(nearest)
@@ -174,12 +176,6 @@ def _features(picture: np.ndarray, centers: np.ndarray) -> np.ndarray:
     return np.concatenate([colors, offsets], axis=1).astype(np.float32)
 
 
-def _doubled(nearest: np.ndarray) -> np.ndarray:
-    """The matches of one level, transferred to the level of twice its size."""
-    offsets = np.repeat(np.repeat(nearest - _itself(nearest.shape[:2]), 2, axis=0), 2, axis=1) * 2
-    return np.clip(_itself(offsets.shape[:2]) + offsets, 0, len(offsets) - 1)
-
-
 def _detailed(smooth: np.ndarray, hole: np.ndarray, filled: np.ndarray, matches: np.ndarray) -> np.ndarray:
     """The coarse filling at full size, with fine texture from similar places.
 
@@ -200,7 +196,8 @@ def _detailed(smooth: np.ndarray, hole: np.ndarray, filled: np.ndarray, matches:
     texture, power = np.zeros((len(places), 3), np.float32), np.zeros((len(places), 1), np.float32)
     for down, across in np.ndindex(2, 2):
         cell = np.clip(corner + (down, across), 0, cells - 1)
-        source = _mirrored(places + offsets[cell[:, 0], cell[:, 1]], size)
+        beside = np.abs(places + offsets[cell[:, 0], cell[:, 1]])  # mirrored at the border, as in the next line
+        source = np.clip(size - 1 - np.abs(size - 1 - beside), 0, size - 1)
         weight = np.abs(1 - down - share[:, :1]) * np.abs(1 - across - share[:, 1:])
         texture += weight * fine[source[:, 0], source[:, 1]]
         power += weight * weight
@@ -216,11 +213,6 @@ def _detailed(smooth: np.ndarray, hole: np.ndarray, filled: np.ndarray, matches:
         np.uint8
     )
     return result
-
-
-def _mirrored(places: np.ndarray, size: int) -> np.ndarray:
-    """Positions beyond the picture's edge, reflected back into it."""
-    return np.clip(size - 1 - np.abs(size - 1 - np.abs(places)), 0, size - 1)
 
 
 def _itself(shape: tuple[int, ...]) -> np.ndarray:

@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self._answer)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the terminal belongs to the command."""
+        """Print nothing: the terminal is for the output of the command."""
 
     def _serve(self, respond: Callable[[], tuple[str, bytes]]) -> None:
         """Send what `respond` returns, the content type and the content, or why the request is refused."""
