@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from unswayed.choices import option
+from unswayed.choices import DEVICE, option
 from unswayed.errors import UserError
 from unswayed.files.whole import PART, Json, read_json, remove_file, write_json
 
@@ -54,6 +54,30 @@ class Recipe:
             raise UserError(f"decay is {self.decay}", allowed="0 to 1, a share of the steps")
         if not self.perceptual >= 0:
             raise UserError(f"the critic's weight is {self.perceptual}", allowed="0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How a training runs, which does not decide the result, and what it starts from."""
+
+    begin: str | Path | None = option(
+        None, "Start from a network: a folder that this command wrote, or `compact`.", flags=("--from",)
+    )
+    critic: Path | str | None = option(
+        None,
+        "FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
+        "inception`, or a file with its tensors.",
+    )
+    minutes: float | None = option(None, "Stop after this time; run the same command to resume.")
+    every: int = option(1000, "Number of steps between two lines of progress.")
+    device: str | None = option(None, DEVICE)
+    compiled: bool = option(True, "Compile the network first.", flags=("--compile/--no-compile",))
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not self.minutes > 0:
+            raise UserError(f"the time limit is {self.minutes:g} minutes", allowed="above 0")
+        if self.every < 1:
+            raise UserError(f"progress is to be printed every {self.every} steps", allowed="1 or more")
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unswayed.choices import takes
 from unswayed.errors import UserError
 from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
@@ -26,6 +27,7 @@ from . import (
     STATE,
     TIMES,
     Recipe,
+    TrainingSettings,
     damaged,
     learning_rate,
     read_record,
@@ -315,39 +317,25 @@ class Trainer:
             restore_optimizer(optimizer, tensors_under(tensors, f"optimiser.{number}."))
 
 
-def train(
-    paths: list[str | Path],
-    folder: str | Path,
-    recipe: Recipe,
-    *,
-    device: str | None = None,
-    minutes: float | None = None,
-    compiled: bool = True,
-    every: int = 1000,
-    critic: str | Path | None = None,
-    begin: str | Path | None = None,
-) -> Trainer:
+@takes(TrainingSettings)
+def train(paths: list[str | Path], folder: str | Path, recipe: Recipe, settings: TrainingSettings) -> Trainer:
     """Train the compact network on the photographs, or resume; the averaged network is written to the folder.
 
-    critic: see `perceptual.load_critic`; begin: a folder whose network a new run starts from, or `compact`.
+    The fields of settings are also keywords.
     """
-    if minutes is not None and not minutes > 0:
-        raise UserError(f"the time limit is {minutes:g} minutes", allowed="above 0")
-    if every < 1:
-        raise UserError(f"progress is to be printed every {every} steps", allowed="1 or more")
-    folder, target = Path(folder), choose_device(device)
+    folder, target, begin = Path(folder), choose_device(settings.device), settings.begin
     torch.backends.cudnn.benchmark = True
     photos, held = load_photos(paths, recipe.held_out, target)
-    judge = None if critic is None else load_critic(critic)
+    judge = None if settings.critic is None else load_critic(settings.critic)
     begun = None
     if begin is not None:
         if str(begin) != "compact" and not (Path(begin) / "config.json").is_file():
             raise UserError(f"there is no network in {begin}", allowed="compact, or a folder that train-network wrote")
         begun = load_compact(None if str(begin) == "compact" else begin)
-    trainer = Trainer(recipe, photos, held, folder, compiled, judge, begun)
+    trainer = Trainer(recipe, photos, held, folder, settings.compiled, judge, begun)
     if (folder / STATE).exists():
         trainer.resume()
-    trainer.run(minutes, every)
+    trainer.run(settings.minutes, settings.every)
     return trainer
 
 

@@ -6,20 +6,20 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from unswayed.benchmark.rows import CARD
-from unswayed.choices import DEVICE, Option, option
+from unswayed.choices import Option, option
 from unswayed.errors import UserError, need, printable, unknown
 from unswayed.files import downloads
 from unswayed.files.storage import address
 from unswayed.files.whole import Json as JsonObject
 from unswayed.jobs.monitor import EVERY, heartbeats
-from unswayed.rendering.training import Recipe
+from unswayed.rendering.training import Recipe, TrainingSettings
 
 from . import EXIT_FAILED
 from .options import OUTPUT, Json, gave_json, print_rows
@@ -119,29 +119,11 @@ def _state(row: JsonObject) -> str:
     return "here, not checked" if row["sha256"] else "here, held to its hash at the first use"
 
 
-@dataclass(frozen=True)
-class TrainingRun:
-    """The keywords of `train` beside its recipe."""
-
-    begin: str | None = option(
-        None, "Start from a network: a folder that this command wrote, or `compact`.", flags=("--from",)
-    )
-    critic: Path | None = option(
-        None,
-        "FID's Inception network, for a perceptual loss on its features: the file of `unswayed weights fetch "
-        "inception`, or a file with its tensors.",
-    )
-    minutes: float | None = option(None, "Stop after this time; run the same command to resume.")
-    every: int = option(1000, "Number of steps between two lines of progress.")
-    device: str | None = option(None, DEVICE)
-    compiled: bool = option(True, "Compile the network first.", flags=("--compile/--no-compile",))
-
-
 def train_network(
     photos: Annotated[list[Path], typer.Argument(help="Folders or tar files of photographs.")],
     output: Annotated[Path, Option("The folder for the network and the run's state.", flags=OUTPUT)],
     recipe: Recipe,
-    run: TrainingRun,
+    settings: TrainingSettings,
 ) -> None:
     """
     Example: `unswayed train-network photos/ -o runs/network --minutes 15`, then
@@ -159,7 +141,7 @@ def train_network(
     from unswayed.rendering.training.photos import write_sheet
 
     with stoppable():
-        trainer = train(list(photos), output, recipe, **vars(run))
+        trainer = train(list(photos), output, recipe, settings)
         if len(trainer.held):
             write_sheet(trainer.folder, trainer.held)
     print(output)
