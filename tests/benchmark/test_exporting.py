@@ -13,15 +13,20 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from PIL import Image
 
 from command_line import refused, run_cli
+from object_world import MODELS, write_objects
 from unswayed.benchmark import Benchmark, export, import_published, verify
+from unswayed.benchmark.building import build
 from unswayed.benchmark.rows import read_rows, write_rows
 from unswayed.errors import UserError
+from unswayed.evaluation import run_evaluation
+from unswayed.sources.coco import read_objects, run_length_mask
 
 
 def finished(bench: Path) -> list[dict]:
@@ -184,6 +189,69 @@ def test_fiftyone_shows_groups_masks_predictions_and_flips(bench, predictions, t
         for row in rows
     }
     assert "already has a dataset 'animals'" in found["again"]
+
+
+LOOK_AT_OBJECTS = """
+import json, sys
+import fiftyone
+from unswayed.benchmark import export
+
+try:
+    fiftyone.list_datasets()
+except Exception as error:
+    sys.exit(f"no database: {error}")
+export(sys.argv[1], "fiftyone", "objects", predictions=sys.argv[2])
+found = {}
+for sample in fiftyone.load_dataset("objects").select_group_slices():
+    for field in ("other_objects", "predicted_exact_box", "predicted_instances_box"):
+        detections = sample[field].detections if sample[field] else []
+        found[f"{sample.sample_id} {field}"] = [
+            [each.label, each.bounding_box, None if each.mask is None else each.mask.tolist(), each.confidence]
+            for each in detections
+        ]
+print("FOUND", json.dumps(found))
+"""
+
+
+@pytest.mark.slow  # FiftyOne and its database take half a minute to start
+def test_fiftyone_shows_the_boxes_and_masks_of_what_was_found_and_of_the_other_objects(tmp_path):
+    if find_spec("fiftyone") is None:
+        pytest.skip("pip install 'unswayed[fiftyone]'")
+    file, bench, predictions = write_objects(tmp_path / "photographs", count=2), tmp_path / "b", tmp_path / "p"
+    (tmp_path / "finders.py").write_text(MODELS)
+    build(f"coco:{file}", bench, recipe="original,size-0.05", renderer="paste", workers=1, quality="off")
+    run_evaluation(
+        bench, [f"{name}=python:{tmp_path}/finders.py:{name}" for name in ("exact", "instances")], predictions
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK_AT_OBJECTS, str(bench), str(predictions)],
+        env={**os.environ, "FIFTYONE_DATABASE_DIR": str(tmp_path / "database"), "FIFTYONE_DO_NOT_TRACK": "true"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if "no database:" in done.stderr:
+        pytest.skip(f"FiftyOne's database does not run here: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.partition("FOUND ")[2])
+    classes, rows = Benchmark(bench).labels.classes, finished(bench)
+
+    def detection(label, box, mask, confidence):
+        left, top, right, bottom = box
+        part = np.s_[int(top) : int(bottom), int(left) : int(right)]
+        inside = None if mask is None else (run_length_mask(mask, 256, 256)[part] > 0).tolist()
+        return [classes[label], [left / 256, top / 256, (right - left) / 256, (bottom - top) / 256], inside, confidence]
+
+    names = [row["sample_id"] for row in rows]
+    # Models are not asked about the photographs as they were found.
+    expected = {f"{name} predicted_{model}_box": [] for name in names for model in ("exact", "instances")}
+    for row in rows:
+        others = read_objects(row["objects"], "row")
+        expected[f"{row['sample_id']} other_objects"] = [detection(it.label, it.box, it.mask, None) for it in others]
+    for name in ("exact", "instances"):
+        for row in parquet.read_table(predictions / f"{name}.parquet").to_pylist():
+            assert row["correct"] and (row["mask"] is None) == (name == "exact")
+            box = detection(row["predicted"], row["box"], row["mask"], row["probability"])
+            expected[f"{row['sample_id']} predicted_{name}_box"] = [box]
+    assert found == expected and any(expected[f"{name} other_objects"] for name in names)
 
 
 def test_a_changed_picture_is_reported_when_it_comes_back(published, tmp_path):

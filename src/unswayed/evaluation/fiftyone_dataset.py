@@ -20,8 +20,8 @@ from .model_cards import KEYS
 from .predictions import columns_of, each_model
 
 FLIPS = "flips"
-# The predicted class, its probability, whether the picture is a flip, the model, and the box of what it found.
-Prediction = tuple[str, float | None, bool, str, Sequence[float] | None]
+# The predicted class, its probability, whether the picture is a flip, the model, and the box and mask of what it found.
+Prediction = tuple[str, float | None, bool, str, Sequence[float] | None, str | None]
 
 
 def write_fiftyone(
@@ -45,7 +45,7 @@ def write_fiftyone(
     # As text, since the database takes no dots in the names of fields.
     dataset.info = {"benchmark": str(benchmark.root.resolve()), "card": json.dumps(benchmark.card)}
     groups = {row["source_id"]: fiftyone.Group() for row in rows}
-    samples = []
+    samples, side = [], int(benchmark.card["size"])
     for row in rows:
         group = groups[row["source_id"]]
         sample = fiftyone.Sample(
@@ -59,15 +59,19 @@ def write_fiftyone(
             mask = str((benchmark.root / row["mask_path"]).resolve())
             sample["object"] = fiftyone.Segmentation(mask_path=mask)
         if row.get("objects"):
-            sample["other_objects"] = fiftyone.Detections(detections=_others(row, benchmark))
+            names = benchmark.labels.classes
+            others = [
+                _detection("unknown" if other.label is None else names[other.label], other.box, other.mask, side)
+                for other in read_objects(row["objects"], row["sample_id"])
+            ]
+            sample["other_objects"] = fiftyone.Detections(detections=others)
         if answers:
             sample[FLIPS] = []
-        for field, (label, confidence, flipped, model, box) in answers.get(row["sample_id"], {}).items():
+        for field, (label, confidence, flipped, model, box, region) in answers.get(row["sample_id"], {}).items():
             if box is None:
                 sample[field] = fiftyone.Classification(label=label, confidence=confidence)
             else:
-                bounds = _place(box, int(benchmark.card["size"]))
-                detection = fiftyone.Detection(label=label, bounding_box=bounds, confidence=confidence)
+                detection = _detection(label, box, region, side, confidence)
                 sample[f"{field}_box"] = fiftyone.Detections(detections=[detection])
             if flipped:
                 sample[FLIPS] = [*sample[FLIPS], model]
@@ -80,23 +84,18 @@ def write_fiftyone(
     return ExportResult(name, len(rows), sum(row["label"] is None for row in rows))
 
 
-def _place(box: Sequence[float], side: int) -> list[float]:
-    """A box as FiftyOne has it: left, top, width and height as shares of the picture."""
-    left, top, right, bottom = (value / side for value in box)
-    return [left, top, right - left, bottom - top]
-
-
-def _others(row: Json, benchmark: Benchmark) -> list[object]:
-    """The other objects of a picture with their boxes and, inside them, their masks."""
+def _detection(
+    label: str, box: Sequence[float], mask: str | None, side: int, confidence: float | None = None
+) -> object:
+    """An object as FiftyOne has it: its box as shares of the picture and, inside the box, its mask if it has one."""
     import fiftyone
 
-    side, detections = int(benchmark.card["size"]), []
-    for other in read_objects(row["objects"], row["sample_id"]):
-        left, top, right, bottom = map(int, other.box)
-        mask = run_length_mask(other.mask, side, side)[top:bottom, left:right] > 0
-        label = "unknown" if other.label is None else benchmark.labels.classes[other.label]
-        detections.append(fiftyone.Detection(label=label, bounding_box=_place(other.box, side), mask=mask))
-    return detections
+    left, top, right, bottom = box
+    inside = None
+    if mask is not None:
+        inside = run_length_mask(mask, side, side)[int(top) : int(bottom), int(left) : int(right)] > 0
+    bounds = [left / side, top / side, (right - left) / side, (bottom - top) / side]
+    return fiftyone.Detection(label=label, bounding_box=bounds, mask=inside, confidence=confidence)
 
 
 def _slice(row: Json) -> str:
@@ -106,14 +105,13 @@ def _slice(row: Json) -> str:
 
 
 def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Prediction]]:
-    """By sample id and field: the predicted class, its probability, whether the picture is a flip, the model, and the
-    box of what a detector or segmenter found."""
+    """By sample id and field: what a model said about the picture."""
     classes = benchmark.labels.classes
     fields: dict[str, dict[str, Prediction]] = {}
     for field, model, row in _predicted(folder):
         index = row["predicted"]
         label = classes[index] if 0 <= index < len(classes) else "nothing" if index == -1 else str(index)
-        answer = label, row["probability"], row["flipped"], model, row.get("box")
+        answer = label, row["probability"], row["flipped"], model, row.get("box"), row.get("mask")
         fields.setdefault(row["sample_id"], {})[field] = answer
     known = set(benchmark.manifest.column("sample_id").to_pylist())
     if not known & set(fields):
@@ -123,7 +121,7 @@ def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Predicti
 
 def _predicted(folder: Path) -> Iterator[tuple[str, str, Json]]:
     columns = ["model", *KEYS, "sample_id", "predicted", "probability", "correct"]
-    columns += ["box"] if "box" in columns_of(folder) else []
+    columns += [name for name in ("box", "mask") if name in columns_of(folder)]
     for model, rows in each_model(folder, columns):
         before = rows.filter(pl.col("edit") == ORIGINAL, pl.col("run") == 0)
         right = set(before.filter("correct")["source_id"])
