@@ -72,7 +72,9 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     pl.read_parquet(path).filter(~control).write_parquet(path)
     said = verdict(Findings(folder, ReportSettings()))[1]
     reason = "the control that shows it for random background could not be made (needs a diffusion network)"
-    assert f"what rendering alone costs cannot be subtracted: {reason}" in said
+    assert f"what rendering alone costs cannot be subtracted from the average: {reason}" in said
+    write_report(folder, tmp_path / "report.html", heat_maps=0)
+    assert "The matrix subtracts it if it can." in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def measure_words(findings: Findings) -> str:
     """Return whether the averages are net of what rendering alone costs and, if not, why."""
     if not any(row["raw"] for row in findings.averages.values()):
         return "what rendering alone costs is subtracted"
-    return f"what rendering alone costs cannot be subtracted: {_missing_control(findings)}"
+    return f"what rendering alone costs cannot be subtracted from the average: {_missing_control(findings)}"
 
 
 def _missing_control(findings: Findings) -> str:
