@@ -15,7 +15,6 @@ from outside_package import install
 from ray_cluster import two_nodes
 from unswayed.benchmark import BuildSettings, build
 from unswayed.evaluation.distribution import DistributionStudy, run_distribution
-from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings
@@ -23,7 +22,7 @@ from unswayed.masks.make_masks import MaskResult, make_masks
 from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
 
-SETTINGS = NoiseSettings(choose_levels("linf", "60"))
+SMALL = {"levels": "60", "saliency": "layercam", "limit": 2}
 # A network that ends its process after a few passes, when some pictures have been measured.
 CRASH = """
 import os, signal, torch
@@ -72,13 +71,12 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("alone")
-    run_study("sample", ["lite:0"], folder, SETTINGS, "layercam", limit=2, engine=EngineSettings(device="cpu"))
+    run_study("sample", ["lite:0"], folder, **SMALL, device="cpu")
     return files(folder)
 
 
 def test_two_device_processes_measure_the_bytes_of_one(alone: dict[str, bytes], tmp_path: Path) -> None:
-    engine = EngineSettings(device="cpu,cpu")
-    study = run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+    study = run_study("sample", ["lite:0"], tmp_path, **SMALL, device="cpu,cpu")
     assert (study.noise, study.saliency) == (["lite-0"], ["lite-0"])
     assert files(tmp_path) == alone
     assert {"noise/lite-0.parquet", "saliency/lite-0.parquet"} <= set(alone)
@@ -86,23 +84,22 @@ def test_two_device_processes_measure_the_bytes_of_one(alone: dict[str, bytes], 
 
 def test_the_last_shard_writes_the_results(alone: dict[str, bytes], tmp_path: Path) -> None:
     for number, unfinished in ((2, True), (1, False), (2, False)):
-        engine = EngineSettings(device="cpu", shard=f"{number}/2")
-        study = run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+        study = run_study("sample", ["lite:0"], tmp_path, **SMALL, device="cpu", shard=f"{number}/2")
         assert bool(study.unfinished) == unfinished
     assert files(tmp_path) == alone
     # Killed between the rows and the card, which is that of other settings in one probe and missing in the other.
     (tmp_path / "noise/lite-0.json").write_text(json.dumps({"key": "other", "settings": {}, "failures": {}}))
     (tmp_path / "saliency/lite-0.json").unlink()
     for number in (1, 2):
-        engine = EngineSettings(device="cpu", shard=f"{number}/2")
-        assert not run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine).failures
+        again = run_study("sample", ["lite:0"], tmp_path, **SMALL, device="cpu", shard=f"{number}/2")
+        assert not again.failures
     assert files(tmp_path) == alone
 
 
 def test_a_model_that_ends_its_process_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "crash.py").write_text(CRASH)
     spec = f"python:{tmp_path}/crash.py:build"
-    study = run_study("sample", [spec, "lite:0"], tmp_path / "out", SETTINGS, limit=2)
+    study = run_study("sample", [spec, "lite:0"], tmp_path / "out", levels="60", limit=2)
     assert study.noise == ["lite-0"]
     assert "SIGSEGV" in study.failures[spec]
 
@@ -113,7 +110,7 @@ def test_a_picture_that_ends_its_process_costs_its_rows_alone_in_the_first_run(
     install(tmp_path, {"unswayed.sources": {"deadly": "deadly_sample:open_scenes"}}, deadly_sample=DEADLY)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("MAIN_PROCESS", str(os.getpid()))
-    study = run_study("deadly", ["lite:0"], tmp_path / "out", SETTINGS, limit=2, engine=EngineSettings(device="cpu"))
+    study = run_study("deadly", ["lite:0"], tmp_path / "out", levels="60", limit=2, device="cpu")
     first, second = open_source("sample").ids[:2]
     assert list(study.failures) == [f"lite:0, {second}"]
     assert "died twice (exit code 11)" in study.failures[f"lite:0, {second}"]
@@ -135,8 +132,7 @@ def cluster() -> Iterator[Any]:
 
 
 def distribution(bench: Path, folder: Path, adapt: bool = False, **where: str) -> DistributionStudy:
-    engine = EngineSettings(**{"device": "cpu", **where})
-    return run_distribution(bench, ["lite:0"], folder, fid=False, adapt=adapt, engine=engine)
+    return run_distribution(bench, ["lite:0"], folder, fid=False, adapt=adapt, **{"device": "cpu", **where})
 
 
 def test_distribution_in_two_processes_and_in_shards_measures_the_bytes_of_one(bench: Path, tmp_path: Path) -> None:
@@ -161,8 +157,8 @@ def test_distribution_on_a_ray_cluster_measures_the_bytes_of_one_process(
 def test_sensitivity_on_a_ray_cluster_measures_the_bytes_of_one_process(
     alone: dict[str, bytes], tmp_path: Path, cluster: Any
 ) -> None:
-    engine = EngineSettings(engine="ray", address=cluster.address, device="cpu,cpu")
-    run_study("sample", ["lite:0"], tmp_path, SETTINGS, "layercam", limit=2, engine=engine)
+    where = {"engine": "ray", "address": cluster.address, "device": "cpu,cpu"}
+    run_study("sample", ["lite:0"], tmp_path, **SMALL, **where)
     assert files(tmp_path) == alone
 
 

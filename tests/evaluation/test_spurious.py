@@ -134,15 +134,14 @@ def test_hooks_are_gone_and_unknown_layers_are_named(model, source):
 
 def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tmp_path, monkeypatch):
     from unswayed.evaluation import study as sensitivity_study
-    from unswayed.evaluation.noise import NoiseSettings
 
     monkeypatch.setattr("unswayed.jobs._packed", lambda worker, optional: None)  # this source is only in this process
     monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))
     monkeypatch.setattr("unswayed.models.open_model", lambda *_, **__: model)
     (tmp_path / "spurious/colors").mkdir(parents=True)
     (tmp_path / "spurious/colors/names.json").write_text(json.dumps({"0": "traffic light"}))
-    settings = NoiseSettings({"linf": (60.0,)}, ablation=False)
-    study = sensitivity_study.run_study("made", ["colors"], tmp_path, settings, spurious=True, channels="heat")
+    made = {"levels": "60", "ablation": False, "spurious": True, "channels": "heat"}
+    study = sensitivity_study.run_study("made", ["colors"], tmp_path, **made)
     assert study.noise == study.saliency == ["colors"]
     assert [line.partition(":")[0] for line in write_study_pictures(study)] == [
         str(tmp_path / "spurious/colors/gallery.html")

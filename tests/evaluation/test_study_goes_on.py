@@ -8,7 +8,6 @@ import pytest
 
 from command_line import refused
 from unswayed.errors import UserError
-from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import Probe, measure_pictures, read_probe, run_probe
 from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.evaluation.study import run_study
@@ -19,21 +18,20 @@ from unswayed.views.studies import write_tables
 def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("def build():\n    raise RuntimeError('no layers')\n")
-    settings = NoiseSettings(choose_levels("linf", "60"))
     spec, out = f"python:{bad}:build", tmp_path / "results"
-    study = run_study("sample", [spec, "lite:0"], out, settings, limit=2)
+    study = run_study("sample", [spec, "lite:0"], out, levels="60", limit=2)
     assert study.noise == ["lite-0"]
     assert "no layers" in study.failures[spec]
     before = read_probe(out, "noise")
-    again = run_study("sample", ["other=lite:0"], out, settings, limit=1)
+    again = run_study("sample", ["other=lite:0"], out, levels="60", limit=1)
     assert again.noise == ["other", "lite-0"]
     assert read_probe(out, "noise", ["lite-0"]).equals(before)
     tables = write_tables(out, again.noise, again.saliency, SensitivitySettings(resamples=20), again.classes)
     assert set(tables["rfs"]["model"]) == {"lite:0", "other"}
-    run_study("sample", ["lite:0"], out, settings, limit=1)
+    run_study("sample", ["lite:0"], out, levels="60", limit=1)
     assert read_probe(out, "noise", ["lite-0"])["source_id"].n_unique() == 2
     with pytest.raises(UserError, match="no layers"):
-        run_study("sample", [spec], out, settings, limit=1)
+        run_study("sample", [spec], out, levels="60", limit=1)
 
 
 def test_a_model_with_nan_logits_is_a_failure_and_not_a_number(tmp_path):
@@ -44,9 +42,8 @@ def test_a_model_with_nan_logits_is_a_failure_and_not_a_number(tmp_path):
         "    def forward(self, x):\n        return torch.full((len(x), 1000), float('nan'))\n\n\n"
         "def build():\n    return replace(open_model('lite:0'), module=Nan())\n"
     )
-    settings = NoiseSettings(choose_levels("linf", "60"))
     spec = f"python:{bad}:build"
-    study = run_study("sample", [spec, "lite:0"], tmp_path / "results", settings, limit=1)
+    study = run_study("sample", [spec, "lite:0"], tmp_path / "results", levels="60", limit=1)
     assert study.noise == ["lite-0"]
     assert "NaN" in study.failures[spec]
 

@@ -15,7 +15,6 @@ from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, run_evaluation
 from unswayed.evaluation.contract import suspect_order
 from unswayed.evaluation.model_cards import sentences_in
-from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.study import check_plausible, run_study
 from unswayed.labels import RIVAL10, LabelSpace, imagenet
 from unswayed.models import open_model
@@ -64,7 +63,7 @@ def noisy():
     model = open_model("lite:0", device="cpu")
     return replace(model, module=Noisy(model.module), name="noisy")
 """
-SETTINGS = NoiseSettings(choose_levels("linf", "60"), attributes=False, ablation=False)
+SETTINGS = {"levels": "60", "attributes": False, "ablation": False}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +91,7 @@ def test_shifted_labels_are_said_in_the_study_in_its_table_and_in_the_report(mod
     )
     assert "label order" in str(sensitivity_section(out, Findings(tmp_path / "p", ReportSettings())).body)
     # A later run of another model into the same folder still says it, since the model stays in the tables.
-    again = run_study("sample", ["other=lite:0"], out, SETTINGS, limit=2)
+    again = run_study("sample", ["other=lite:0"], out, **SETTINGS, limit=2)
     assert len(again.remarks) == 1
 
 
@@ -125,7 +124,7 @@ def wrong(tmp_path_factory, request):
 
 def test_wrong_masks_are_said_by_a_study(wrong, tmp_path):
     source, words = wrong
-    study = run_study(source, ["lite:0"], tmp_path / "out", SETTINGS)
+    study = run_study(source, ["lite:0"], tmp_path / "out", **SETTINGS)
     assert words in study.remarks[0]
 
 
@@ -158,7 +157,7 @@ def test_automatic_masks_that_seem_good_are_a_remark_of_every_table(tmp_path):
 
 
 def test_a_softmax_inside_the_model_is_said_by_a_study(models, tmp_path):
-    study = run_study("sample", [f"{models}soft"], tmp_path, SETTINGS, limit=2)
+    study = run_study("sample", [f"{models}soft"], tmp_path, **SETTINGS, limit=2)
     assert "seems to end in a softmax" in study.remarks[0] and "iRFS are wrong" in study.remarks[0]
 
 
@@ -186,13 +185,13 @@ def test_answers_of_other_classes_are_counted_as_by_evaluate(logit, start, count
 
 def test_a_model_that_is_not_reproducible_is_refused(models, tmp_path):
     with pytest.raises(UserError, match="different logits for the same pictures"):
-        run_study("sample", [f"{models}noisy"], tmp_path, SETTINGS, limit=2)
+        run_study("sample", [f"{models}noisy"], tmp_path, **SETTINGS, limit=2)
 
 
 def test_a_benchmark_is_checked_on_its_originals(models, tmp_path):
     settings = BuildSettings(recipe="size=0.1", renderer="paste", limit=6, quality="off")
     build("sample", tmp_path / "bench", settings)
-    study = run_study(str(tmp_path / "bench"), [f"{models}shifted"], tmp_path / "out", SETTINGS)
+    study = run_study(str(tmp_path / "bench"), [f"{models}shifted"], tmp_path / "out", **SETTINGS)
     assert "label order" in study.remarks[0]
 
 

@@ -15,9 +15,8 @@ import pytest
 from unswayed.benchmark import BuildSettings, build
 from unswayed.errors import CannotWrite
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-from unswayed.evaluation.noise import NoiseSettings, choose_levels
+from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.evaluation.study import run_study
-from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import View
 
 SMALL = BuildSettings(recipe="original,size-0.1", renderer="paste", size=64, limit=3, workers=1)
@@ -46,9 +45,8 @@ def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         assert done.failed == {}
 
     def run_sensitivity(out: Path, show: Show | None) -> None:
-        settings = NoiseSettings(choose_levels("linf", "60"), ablation=False)
-        engine = EngineSettings(device="cpu")
-        study = run_study("sample", ["lite:0", "lite:1"], out, settings, limit=1, engine=engine, show=show)
+        settings = SensitivitySettings(levels="60", ablation=False, limit=1, device="cpu")
+        study = run_study("sample", ["lite:0", "lite:1"], out, settings, show=show)
         assert study.failures == {}
 
     if request.param == "evaluate":

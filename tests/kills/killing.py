@@ -50,12 +50,11 @@ def evaluate(inputs: Path, output: Path) -> object:
 
 
 def sensitivity(inputs: Path, output: Path) -> object:
-    from unswayed.evaluation.noise import NoiseSettings, choose_levels
     from unswayed.evaluation.study import run_study
     from unswayed.jobs import parts
 
     parts.SECONDS = -1.0
-    return run_study("sample", ["lite:0"], output, NoiseSettings(choose_levels("linf", "60")), limit=2)
+    return run_study("sample", ["lite:0"], output, levels="60", limit=2)
 
 
 def masks(inputs: Path, output: Path) -> object:

@@ -18,6 +18,7 @@ from torch import nn
 
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.quality import background_amplitude, glcm_measures
+from unswayed.choices import takes
 from unswayed.errors import UserError
 from unswayed.files.whole import Json, canonical, sha256
 from unswayed.jobs import EngineSettings, device_at
@@ -38,7 +39,7 @@ from .feature_networks import FEATURES, inception_file, lpips_file, open_incepti
 from .inputs import ORIGINAL, Picture, open_pictures
 from .measures import energy, gradnorm
 from .probes import Careful, Probe, run_probes
-from .settings import EvaluateSettings
+from .settings import DistributionSettings, EvaluateSettings
 
 SCORES, FEATURE_ROWS = "scores", "inception"
 BACKGROUND = ("contrast", "dissimilarity", "homogeneity", "uniformity", "amplitude")
@@ -214,46 +215,41 @@ class DistributionStudy:
     unfinished: list[str] = field(default_factory=list)
 
 
+@takes(DistributionSettings)
 def run_distribution(
     benchmark: str | Path,
     models: Sequence[str],
     folder: str | Path,
+    settings: DistributionSettings,
     *,
-    against: Sequence[str] = (),
-    fid: bool = True,
-    inception: str | Path | None = None,
-    adapt: bool = True,
-    limit: int | None = None,
-    engine: EngineSettings | None = None,
     show: Callable[[View], None] | None = None,
 ) -> DistributionStudy:
     """Every score of every picture, the Inception features and the answers after batch-norm adaptation; resumes.
 
-    against: folders `images:PATH` to compare with. fid: also FID and KID, by the Inception weights in the file
-    `inception` (else the fetched ones). adapt: also the accuracy with batch-norm statistics of each edit. engine: where
-    the networks run; with a shard, the results are complete when the last shard is done. show: called with the state
-    of the run. A model that fails is recorded as a failure, and the others are measured.
+    The fields of settings are also keywords. With a shard, the results are complete when the last shard is done. show:
+    called with the state of the run. A model that fails is recorded as a failure, and the others are measured.
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more, each once")
-    engine = EngineSettings() if engine is None else engine
-    sets = sets_of(benchmark, against, limit)
-    weights = inception_file(inception) if fid else None
-    names = _fair_sets(benchmark, sets, against) if fid else []
+    others = dict.fromkeys((*settings.against, settings.reference or ORIGINAL))
+    against = [spec for spec in others if spec != ORIGINAL]
+    sets = sets_of(benchmark, against, settings.limit)
+    weights = inception_file(settings.inception) if settings.fid else None
+    names = _fair_sets(benchmark, sets, against) if settings.fid else []
     study = DistributionStudy(Path(folder), [], weights is not None and len(names) > 1)
-    if fid and (ORIGINAL, *against) == tuple(names):
+    if settings.fid and (ORIGINAL, *against) == tuple(names):
         study.notes.append(CRITIC_NOTE)
     lpips = lpips_file()
     if lpips is None:
         study.notes.append("LPIPS is left out, its weights are not here: unswayed weights fetch lpips-alex")
     opener = DistributionProbes(
-        sets, study.folder, Benchmark(benchmark).labels, lpips, weights, tuple(names), engine.device
+        sets, study.folder, Benchmark(benchmark).labels, lpips, weights, tuple(names), settings.device
     )
     keys = [(name, SCORES) for name in models]
     if weights is not None and study.features:
         keys.append(("", FEATURE_ROWS))
     with Monitor(study.folder, "distribution", "pictures", show) as monitor:
-        for (name, kind), result in run_probes(opener, keys, study.folder, engine, monitor, len(sets.pictures)):
+        for (name, kind), result in run_probes(opener, keys, study.folder, settings, monitor, len(sets.pictures)):
             network = name or "Inception"
             if isinstance(result, str):  # whatever one network does, the others are measured
                 study.failures[network] = result
@@ -265,9 +261,9 @@ def run_distribution(
                     study.slugs.append(result.path.stem)
     if not study.slugs and not study.unfinished:
         raise UserError("no model could be measured:\n" + "\n".join(f"{n}: {r}" for n, r in study.failures.items()))
-    for name in models if adapt and not study.unfinished else ():
+    for name in models if settings.adapt and not study.unfinished else ():
         if name not in study.failures:
-            _adapt(study, benchmark, name, limit, engine)
+            _adapt(study, benchmark, name, settings)
     return replace(study, features=study.features and "Inception" not in study.failures)
 
 
@@ -316,17 +312,15 @@ def _fair_sets(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> lis
     return list(dict.fromkeys(name for name, _ in sets.pictures.values()))
 
 
-def _adapt(
-    study: DistributionStudy, benchmark: str | Path, name: str, limit: int | None, engine: EngineSettings
-) -> None:
+def _adapt(study: DistributionStudy, benchmark: str | Path, name: str, wanted: DistributionSettings) -> None:
     """The model's answers with adapted statistics and as it is, in FOLDER/answers."""
     alias, spec = split_alias(name)
     if spec.endswith(ADAPTED):
         study.notes.append(f"{name} adapts its batch norm already")
         return
     called = f"{alias}-adapted={spec}{ADAPTED}" if alias else f"{spec}{ADAPTED}"
-    where = {setting.name: getattr(engine, setting.name) for setting in fields(EngineSettings)}
-    settings = EvaluateSettings(**{**where, "shard": None, "limit": limit})
+    where = {setting.name: getattr(wanted, setting.name) for setting in fields(EngineSettings)}
+    settings = EvaluateSettings(**{**where, "shard": None, "limit": wanted.limit})
     for model in (called, name):
         done = run_evaluation(str(benchmark), [model], study.folder / "answers", settings)
         if any(NO_BATCH_NORM in reason for reason in done.failed.values()):

@@ -32,6 +32,7 @@ from unswayed.scene import Scene, frame
 from unswayed.sources import Source
 
 from .probes import Probe, answers, source_mapping
+from .settings import SensitivitySettings
 
 # As published: linf levels are standard deviations in 255ths, l2 levels are norms of the whole noise.
 LEVELS: dict[str, tuple[float, ...]] = {
@@ -220,6 +221,13 @@ class NoiseSettings:
     ablation: bool = True
     frame: Frame = "object"
     convention: Convention = "default"
+
+    @staticmethod
+    def of(settings: SensitivitySettings) -> NoiseSettings:
+        """The changes that the settings of a study ask for."""
+        shared = ("seeds", "attributes", "ablation", "frame", "convention")
+        levels = choose_levels(settings.norm, settings.levels)
+        return NoiseSettings(levels, **{name: getattr(settings, name) for name in shared})
 
     def __post_init__(self) -> None:
         for norm, levels in self.levels.items():

@@ -1,6 +1,6 @@
 """`unswayed sensitivity` as a function: probe models over one source or benchmark, and write the results to a folder.
 
-study = run_study("sample", ["lite:0", "lite:1"], "results", NoiseSettings(), saliency="layercam")
+study = run_study("sample", ["lite:0", "lite:1"], "results", saliency="layercam")
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import torch
 
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import SOURCE_EDIT
-from unswayed.choices import ClassColumn, Frame
+from unswayed.choices import Frame, takes
 from unswayed.errors import BadPicture, CannotWrite, UserError, need, reason_of
 from unswayed.files.records import read_object
 from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import Json, remove_file, write_bytes, write_json
-from unswayed.jobs import EngineSettings, device_at
+from unswayed.jobs import device_at
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.resources import copies, one_thread, shrinking
 from unswayed.jobs.table_job import Share
@@ -46,6 +46,7 @@ from .noise import NoiseProbe, NoiseSettings
 from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
 from .saliency import SCHEMA as SALIENCY_SCHEMA
 from .saliency import MaskedPicture, SaliencyProbe, opened_pictures
+from .settings import SensitivitySettings
 
 RELEASED = (
     "--convention released, as in RIVAL10's released code: pixels in [0, 1] enter the networks without normalization, "
@@ -93,62 +94,43 @@ class Study:
     channels: dict[str, Channels] = field(default_factory=dict)
 
 
-def _kinds(is_benchmark: bool, saliency: bool) -> list[str]:
-    """The probes of a study: of a benchmark only heat maps, of photographs noise and, if wanted, heat maps."""
-    if is_benchmark or saliency:
-        need("studies", "pytorch_grad_cam", "sklearn")
-    return ["saliency"] if is_benchmark else ["noise", "saliency"] if saliency else ["noise"]
-
-
+@takes(SensitivitySettings)
 def run_study(
     spec: str,
     models: Sequence[str],
     folder: str | Path,
-    settings: NoiseSettings,
-    saliency: str | None = None,
-    spurious: bool = False,
-    channels: str | None = None,
-    limit: int | None = None,
-    classes: str | None = None,
-    batch_size: int | None = None,
+    settings: SensitivitySettings,
+    *,
     show: Callable[[View], None] | None = None,
-    class_by: ClassColumn = "label",
-    measure: str = "precision",
-    engine: EngineSettings | None = None,
-    sample: int | None = None,
 ) -> Study:
-    """Run the probes of every model, each resumed where it stopped.
+    """Run the probes of every model, each resumed where it stopped; the fields of settings are also keywords.
 
     spec: a source with masks, or a benchmark's folder, for which only heat maps are measured (noise is for
     photographs). All probes see the photographs in the framing of `settings`, and a folder with results in another
-    one is refused. saliency: a method of `saliency.METHODS`; spurious: also the galleries, of the
-    suspects by `class_by` and `measure` (see `suspects`); channels: also the layer's
-    channels against the attributes, `heat` for the model's heat layer. show: called with the state of the run.
-    engine: where the probes run; a shard measures its part of the pictures, and the one that completes the last part
-    writes the results. The models run in worker processes, also on one device.
+    one is refused. show: called with the state of the run. A shard measures its part of the pictures, and the one that
+    completes the last part writes the results. The models run in worker processes, also on one device.
     """
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
-    engine = EngineSettings() if engine is None else engine
-    chosen = {"limit": limit, "classes": classes, "sample": sample}
-    probes = StudyProbes(spec, Path(folder), settings, saliency or "layercam", chosen, batch_size, engine.device)
+    closer = settings.spurious or settings.channels is not None
+    probes = StudyProbes(spec, Path(folder), NoiseSettings.of(settings), settings)
     pictures, is_benchmark = probes.pictures
-    if is_benchmark and (spurious or channels):
+    if is_benchmark and closer:
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
     study = Study(Path(folder), pictures.labels.classes, [], [])
     if not is_benchmark:
-        _require_same(study.folder, settings)
+        _require_same(study.folder, probes.noise)
     if settings.convention == "released":
         study.notes.append(RELEASED)
-    kinds = _kinds(is_benchmark, bool(saliency) or spurious)
+    kinds = probes.kinds
     with Monitor(study.folder, "sensitivity", "pictures", show) as monitor:
         keys = [(name, kind) for name in models for kind in kinds]
-        measured = dict(run_probes(probes, keys, study.folder, engine, monitor, len(pictures)))
+        measured = dict(run_probes(probes, keys, study.folder, settings, monitor, len(pictures)))
         for name in models:
             try:
                 complete = _record(study, name, {kind: measured[name, kind] for kind in kinds})
-                if (spurious or channels) and complete:
-                    _look_closer(study, probes, name, spurious, channels, class_by, measure, monitor)
+                if closer and complete:
+                    _look_closer(study, probes, name, monitor)
             except CannotWrite:
                 raise
             except Exception as error:  # whatever one model does, the others are measured
@@ -183,18 +165,29 @@ class StudyProbes:
 
     spec: str
     folder: Path
-    settings: NoiseSettings
-    method: str
-    chosen: Json  # of the source, as `Source.select` takes it
-    batch_size: int | None = None
-    device: str | None = None
+    noise: NoiseSettings
+    settings: SensitivitySettings
     opened: dict[str, Classifier] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
+
+    @property
+    def method(self) -> str:
+        """The method of the heat maps."""
+        return self.settings.saliency or "layercam"
 
     @functools.cached_property
     def pictures(self) -> tuple[Source | Benchmark, bool]:
         """The source or the benchmark, and whether it is a benchmark."""
-        return _opened(self.spec, self.chosen)
+        return _opened(self.spec, {name: getattr(self.settings, name) for name in ("limit", "classes", "sample")})
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of probes: of a benchmark only heat maps, of photographs noise and, if wanted, heat maps."""
+        is_benchmark = self.pictures[1]
+        if not (is_benchmark or self.settings.saliency or self.settings.spurious):
+            return ["noise"]
+        need("studies", "pytorch_grad_cam", "sklearn")
+        return ["saliency"] if is_benchmark else ["noise", "saliency"]
 
     def __getstate__(self) -> dict[str, object]:
         kept = {declared.name: getattr(self, declared.name) for declared in fields(self)}
@@ -203,7 +196,7 @@ class StudyProbes:
     def model(self, name: str, device: str | None = None) -> Classifier:
         if name not in self.opened:
             self.opened.clear()
-            opened = open_model(name, device=device_at(device, self.device))
+            opened = open_model(name, device=device_at(device, self.settings.device))
             released = self.settings.convention == "released"
             self.opened[name] = opened.without_normalization() if released else opened
         return self.opened[name]
@@ -223,7 +216,7 @@ class StudyProbes:
 
             def probe(copy: Classifier) -> Probe:
                 if kind == "noise":
-                    return NoiseProbe(copy, pictures, self.folder, self.settings, self.batch_size)  # type: ignore[arg-type]
+                    return NoiseProbe(copy, pictures, self.folder, self.noise, self.settings.batch_size)  # type: ignore[arg-type]
                 return SaliencyProbe(copy, pictures, self.folder, self.method, self.settings.frame)
 
             models = copies(opened, lanes if on_cpu else 1, len(pictures), opened.nbytes)
@@ -245,32 +238,24 @@ class StudyProbes:
             check_plausible(model, pictures, self.folder, frame, skipped, used)
 
 
-def _look_closer(
-    study: Study,
-    probes: StudyProbes,
-    name: str,
-    spurious: bool,
-    channels: str | None,
-    class_by: ClassColumn,
-    measure: str,
-    monitor: Monitor,
-) -> None:
+def _look_closer(study: Study, probes: StudyProbes, name: str, monitor: Monitor) -> None:
     """What needs one model and the results of its probes: regions beside the object, and channels.
 
     Writes FOLDER/channels/<model>.parquet, and its best channels as CSV.
     """
-    model, (source, _), frame = probes.model(name), probes.pictures, probes.settings.frame
+    model, (source, _), settings = probes.model(name), probes.pictures, probes.settings
     assert isinstance(source, Source)
     slug = model.slug
-    if spurious:
+    if settings.spurious:
         noise, saliency = (read_probe(study.folder, kind, [slug], SCHEMAS[kind]) for kind in SCHEMAS)
-        listed = suspects(noise, saliency, by=class_by, measure=measure)["source_id"].unique(maintain_order=True)
-        chosen = [scene_id for scene_id in listed if scene_id in source]
-        regions = shared_regions(model, source, chosen, probes.method, frame)
+        listed = suspects(noise, saliency, by=settings.class_by, measure=settings.measure)["source_id"]
+        chosen = [scene_id for scene_id in listed.unique(maintain_order=True) if scene_id in source]
+        regions = shared_regions(model, source, chosen, probes.method, settings.frame)
         study.regions[slug] = Regions(model.name, source.labels.classes, regions)
-    if channels:
+    if settings.channels:
         show = counter(partial(monitor.count, note=f"{name}: channels"), len(source))
-        studied = study_channels(model, source, None if channels == "heat" else channels, show, frame)
+        layer = None if settings.channels == "heat" else settings.channels
+        studied = study_channels(model, source, layer, show, settings.frame)
         best = best_channels(studied.table)
         folder, buffer = study.folder / "channels", io.BytesIO()
         studied.table.write_parquet(buffer)

@@ -29,7 +29,6 @@ from unswayed.evaluation.distribution import SCHEMA as SCORES_SCHEMA
 from unswayed.evaluation.distribution import run_distribution
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.measures import check_measure, suspects
-from unswayed.evaluation.noise import NoiseSettings, choose_levels
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.settings import DistributionSettings, SensitivitySettings
 from unswayed.evaluation.study import SCHEMAS, run_study
@@ -304,15 +303,7 @@ def sensitivity(
     "results", saliency="layercam")`.
     """
     check_measure(settings.measure)
-    levels = choose_levels(settings.norm, settings.levels)
-    noise = NoiseSettings(
-        levels, settings.seeds, settings.attributes, settings.ablation, settings.frame, settings.convention
-    )
-    study = run_study(
-        source, models, output, noise, settings.saliency, settings.spurious, settings.channels, settings.limit,
-        settings.classes, settings.batch_size, show=show, class_by=settings.class_by, measure=settings.measure,
-        engine=settings, sample=settings.sample,
-    )  # fmt: skip
+    study = run_study(source, models, output, settings, show=show)
     tables, notes = {}, study.notes
     if study.noise or study.saliency:
         tables = write_tables(output, study.noise, study.saliency, settings, study.classes)
@@ -334,12 +325,7 @@ def distribution(
     The table `verdicts` has one sentence for each edit. The same call resumes. The fields of settings are also
     keywords: `distribution("bench", ["lite:0"], "results", fid=False)`.
     """
-    reference = settings.reference or ORIGINAL
-    against = [spec for spec in dict.fromkeys((*settings.against, reference)) if spec != ORIGINAL]
-    study = run_distribution(
-        benchmark, models, output, against=against, fid=settings.fid, inception=settings.inception,
-        adapt=settings.adapt, limit=settings.limit, engine=settings, show=show,
-    )  # fmt: skip
+    study = run_distribution(benchmark, models, output, settings, show=show)
     tables = {}
     if not study.unfinished:
         tables = write_distribution(
@@ -347,7 +333,7 @@ def distribution(
             read_probe(output, "scores", study.slugs, SCORES_SCHEMA),
             read_probe(output, "inception") if study.features else None,
             study.adapted,
-            reference=reference,
+            reference=settings.reference or ORIGINAL,
             limit=settings.out_above,
             resamples=settings.resamples,
             level=settings.level,
