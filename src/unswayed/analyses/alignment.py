@@ -134,20 +134,10 @@ def agreement(answers: Mapping[str, Mapping[str, str]]) -> Agreement | None:
     counts = np.array([[row.count(kind) for kind in kinds] for row in table], dtype=float).reshape(-1, len(kinds) or 1)
     n, per_item = len(items), len(raters)
     equal = float(((counts**2).sum(axis=1) - per_item).sum() / (n * per_item * (per_item - 1))) if n else float("nan")
-    if per_item > 2:
-        return Agreement(fleiss_kappa(counts), "Fleiss", per_item, n, equal)
-    first, second = zip(*table, strict=True) if table else ((), ())
-    chance = sum(first.count(kind) * second.count(kind) for kind in kinds) / n**2 if n else 1.0
-    kappa = (equal - chance) / (1 - chance) if chance < 1 else float("nan")
-    return Agreement(kappa, "Cohen", 2, n, equal)
-
-
-def fleiss_kappa(counts: np.ndarray) -> float:
-    """Fleiss' kappa (1971) of (items, answers) counts with the same number of raters in every row."""
-    items = len(counts)
-    if items == 0:
-        return float("nan")
-    raters = counts[0].sum()
-    observed = float((((counts**2).sum(axis=1) - raters) / (raters * (raters - 1))).mean())
-    expected = float(((counts.sum(axis=0) / (items * raters)) ** 2).sum())
-    return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
+    if per_item > 2:  # Fleiss 1971: each rater answers as all of them do on average
+        chance = float(((counts.sum(axis=0) / max(n * per_item, 1)) ** 2).sum())
+    else:
+        first, second = zip(*table, strict=True) if table else ((), ())
+        chance = sum(first.count(kind) * second.count(kind) for kind in kinds) / max(n**2, 1)
+    kappa = (equal - chance) / (1 - chance) if n and chance < 1 else float("nan")
+    return Agreement(kappa, "Fleiss" if per_item > 2 else "Cohen", per_item, n, equal)

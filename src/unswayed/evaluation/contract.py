@@ -244,11 +244,7 @@ class Cause(NamedTuple):
 
 
 def suspect_order(
-    space: LabelSpace,
-    mapping: LabelMapping,
-    answers: np.ndarray,
-    labels: np.ndarray,
-    stated: np.ndarray | None = None,
+    space: LabelSpace, mapping: LabelMapping, answers: np.ndarray, labels: np.ndarray, stated: np.ndarray | None = None
 ) -> Cause | None:
     """Return the order of classes that explains the predictions clearly better than the stated one, or None.
 

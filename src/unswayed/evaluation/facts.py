@@ -22,15 +22,7 @@ from unswayed.files.whole import Json, parse_json
 from unswayed.labels import Task
 from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin
 
-from .model_cards import (
-    KEYS,
-    REPEAT,
-    WHITE_BOX,
-    read_cards,
-    require_one_benchmark,
-    suspicion_in,
-    tasks_in,
-)
+from .model_cards import KEYS, REPEAT, WHITE_BOX, read_cards, require_one_benchmark, suspicion_in, tasks_in
 from .predictions import Predictions, find_benchmark, in_memory, is_frame, polars_frame
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
@@ -42,15 +34,8 @@ _PHOTOGRAPHS = {
 
 # The ten edits whose mean is the paper's average; its direction is the one after size 0.05.
 _PAPER = (
-    "background-simple",
-    "background-complex",
-    "background-adversarial",
-    "background-random",
-    "size-full",
-    "size-0.1",
-    "size-0.08",
-    "size-0.05",
-    "position",
+    *("background-simple", "background-complex", "background-adversarial", "background-random"),
+    *("size-full", "size-0.1", "size-0.08", "size-0.05", "position"),
 )
 _OFFICIAL_FOLDERS = ("20_smooth", "20_hard", "random_bg", "full", "01", "008", "005", "rp", "rd")
 _ADVERSARIAL = "adversarial"
@@ -254,36 +239,19 @@ def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], f
 
 
 def _with_manifest(
-    manifest: pl.DataFrame,
-    card: Mapping[str, object],
-    white_box: frozenset[str],
-    cards: Mapping[str, Json],
+    manifest: pl.DataFrame, card: Mapping[str, object], white_box: frozenset[str], cards: Mapping[str, Json]
 ) -> Facts:
     edits = manifest.unique("edit", keep="first", maintain_order=True)
-    listed = [item["name"] for item in _listed(card)]
-    order = tuple(dict.fromkeys([*listed, *edits["edit"].to_list()]))
-    controls: dict[str, str] = {}
-    if "control" in edits.columns:
-        controls = dict(edits.drop_nulls("control").select("edit", "control").iter_rows())
-    guided = frozenset[str]()
-    if "guide" in manifest.columns:
-        guided = frozenset(manifest.filter(pl.col("guide").is_not_null())["edit"].unique().to_list())
-    return Facts(
-        order, controls, guided, white_box, _is_official(card), _classes(cards, card), manifest=manifest, cards=cards
-    )
-
-
-def _listed(card: Mapping[str, object]) -> list[Json]:
-    """Return the edits of the benchmark's recipe, as its card lists them."""
     recipe = card.get("recipe")
-    edits = recipe.get("edits") or [] if isinstance(recipe, dict) else []
-    return [item for item in edits if isinstance(item, dict) and "name" in item]
-
-
-def _is_official(card: Mapping[str, object]) -> bool:
-    """Return whether the benchmark was imported from the published folders."""
-    folders = {str((item.get("parameters") or {}).get("folder")) for item in _listed(card)}
-    return card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
+    entries = recipe.get("edits") or [] if isinstance(recipe, dict) else []
+    listed = [item for item in entries if isinstance(item, dict) and "name" in item]
+    order = tuple(dict.fromkeys([*(item["name"] for item in listed), *edits["edit"].to_list()]))
+    there = set(manifest.columns)
+    controls = dict(edits.drop_nulls("control").select("edit", "control").iter_rows()) if "control" in there else {}
+    guided = frozenset(manifest.drop_nulls("guide")["edit"] if "guide" in there else ())
+    folders = {str((item.get("parameters") or {}).get("folder")) for item in listed}
+    official = card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
+    return Facts(order, controls, guided, white_box, official, _classes(cards, card), manifest=manifest, cards=cards)
 
 
 def _classes(cards: Mapping[str, Mapping[str, object]], card: Mapping[str, object] | None = None) -> tuple[str, ...]:

@@ -47,11 +47,7 @@ class Region:
 
 
 def shared_regions(
-    model: Classifier,
-    source: Source,
-    ids: Iterable[str],
-    method: str = "layercam",
-    frame: Frame = "object",
+    model: Classifier, source: Source, ids: Iterable[str], method: str = "layercam", frame: Frame = "object"
 ) -> list[Region]:
     """One region per readable picture, with its cluster: the largest cluster first, those without one last."""
     regions = list(looked_at(model, source, ids, method, frame))

@@ -10,14 +10,8 @@ from unswayed.errors import BadPicture, UserError, check_known
 
 MASSES = (25, 50, 75)
 MEASURES = (
-    "iou",
-    "dice",
-    "precision",
-    "recall_25",
-    "recall_50",
-    "recall_75",
-    "density_difference",
-    "average_precision",
+    *("iou", "dice", "precision", "recall_25", "recall_50", "recall_75"),
+    *("density_difference", "average_precision"),
 )
 
 

@@ -355,12 +355,7 @@ def require_room(folder: Path, identity: Json, rows: Sequence[Picture]) -> None:
 
 
 def stored_differences(
-    path: Path,
-    stated: Json,
-    identity: Json,
-    rows: Sequence[Picture],
-    words: tuple[str, str],
-    whole: bool = False,
+    path: Path, stated: Json, identity: Json, rows: Sequence[Picture], words: tuple[str, str], whole: bool = False
 ) -> list[str]:
     """Return what differs between the benchmark of stored predictions, `stated` in their card, and another one.
 

@@ -93,9 +93,7 @@ def each_model(
 
 
 def in_memory(
-    predictions: Predictions,
-    columns: Sequence[str] = (),
-    keep: Callable[[pl.DataFrame], pl.DataFrame] | None = None,
+    predictions: Predictions, columns: Sequence[str] = (), keep: Callable[[pl.DataFrame], pl.DataFrame] | None = None
 ) -> pl.DataFrame:
     """Return all rows with `COLUMNS` and the existing ones of `columns`; each file is read once for several analyses.
 
@@ -122,8 +120,7 @@ def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
         kept = kept.join(frame.select(keys), on=keys, how="semi", nulls_equal=True)
     if kept.is_empty():
         raise UserError(
-            "the predictions have no picture in common",
-            allowed="predictions with at least some common pictures",
+            "the predictions have no picture in common", allowed="predictions with at least some common pictures"
         )
     return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
 
@@ -260,25 +257,13 @@ class Overlap:
 
 def overlap_of(sides: Sequence[tuple[str, Predictions, str]]) -> Overlap:
     """Return what the models have in common. sides: what to call each, its predictions and its name there."""
-    frames = [_keys(predictions, model) for _, predictions, model in sides]
+    frames = []
+    for _, predictions, model in sides:
+        columns = ["model", *KEYS, *({PICTURE} & set(columns_of(predictions)))]
+        frames += [rows for _, rows in each_model(predictions, columns, models=[model])]
     common = shared_pictures(frames)[0]
-    counts = {name: _counts(rows) for (name, _, _), rows in zip(sides, frames, strict=True)}
-    return Overlap(*_counts(common), counts)
-
-
-def overlap_of_models(predictions: Predictions, models: Sequence[str]) -> Overlap:
-    """Return what models of the same predictions have in common."""
-    return overlap_of([(name, predictions, name) for name in models])
-
-
-def _keys(predictions: Predictions, model: str) -> pl.DataFrame:
-    columns = ["model", *KEYS, *([PICTURE] if PICTURE in columns_of(predictions) else [])]
-    (_, rows), *_ = each_model(predictions, columns, models=[model])
-    return rows
-
-
-def _counts(rows: pl.DataFrame) -> tuple[int, int]:
-    return rows["source_id"].n_unique(), rows.height
+    counts, *each = ((rows["source_id"].n_unique(), rows.height) for rows in (common, *frames))
+    return Overlap(*counts, {name: own for (name, _, _), own in zip(sides, each, strict=True)})
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,13 @@ class NamedModel:
         }
 
 
-class TestedModel(Protocol):
-    """What identifies a model under test, whatever its task: a `Classifier` or an `Answerer`."""
+@runtime_checkable
+class Answerer(Protocol):
+    """A model that answers about whole pictures; its preprocessing belongs to it.
+
+    What identifies it is that of a `Classifier` too. `card()["transform"]` states the preprocessing, and
+    `origin["settings"]` all else that determines the answers.
+    """
 
     @property
     def task(self) -> Task: ...
@@ -96,14 +101,6 @@ class TestedModel(Protocol):
     @property
     def nbytes(self) -> int: ...
     def card(self) -> dict[str, Any]: ...
-
-
-@runtime_checkable
-class Answerer(TestedModel, Protocol):
-    """A model that answers about whole pictures; its preprocessing belongs to it.
-
-    `card()["transform"]` states the preprocessing, and `origin["settings"]` all else that determines the answers.
-    """
 
     def prepare(self, image: np.ndarray) -> Any:
         """What `answer` takes, of a picture (H, W, 3) uint8 RGB; called in threads that decode, so it is quick."""

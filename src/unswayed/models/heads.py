@@ -198,10 +198,7 @@ def classification_layer(model: Classifier) -> str:
 
 
 def extract_features(
-    model: Classifier,
-    images: Iterable[T],
-    batch_size: int = 32,
-    prepare: Callable[[T], torch.Tensor] | None = None,
+    model: Classifier, images: Iterable[T], batch_size: int = 32, prepare: Callable[[T], torch.Tensor] | None = None
 ) -> torch.Tensor:
     """(N, D) float32 features of the pictures on the CPU; `prepare` as in `fit_head`."""
     network = feature_network(model)

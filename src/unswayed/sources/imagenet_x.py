@@ -91,11 +91,7 @@ class Annotations:
 
 
 def load_annotations(
-    which: str = "top",
-    partition: str = "val",
-    folder: str | Path | None = None,
-    *,
-    keep_prototypes: bool = False,
+    which: str = "top", partition: str = "val", folder: str | Path | None = None, *, keep_prototypes: bool = False
 ) -> Annotations:
     """The annotations of one partition, by default without the prototypes that annotators compared with.
 

@@ -28,7 +28,6 @@ from unswayed.evaluation.predictions import (
     missing_model,
     model_names,
     overlap_of,
-    overlap_of_models,
     read_cards,
 )
 from unswayed.files.whole import Json
@@ -121,7 +120,7 @@ def run_checks(
     judged = predictions
     if common and len(chosen) > 1 and (rules.max_drop or rules.min_accuracy or rules.min_threshold):
         judged = common_predictions(predictions, chosen)
-        overlaps.append(overlap_of_models(predictions, chosen))
+        overlaps.append(overlap_of([(name, predictions, name) for name in chosen]))
     rows: list[Row] = []
     if rules.max_drop or rules.min_accuracy:
         table = dropped_accuracy(judged, models=chosen, facts=facts, level=rules.level, resamples=resamples, seed=seed)
@@ -149,10 +148,8 @@ def run_checks(
             compared = _baseline_rows(predictions, model, other, rules, facts, old_card, settings, overlap)
             rows += [limits.withheld(row, reason) for row in compared]
         alone = [name for name in chosen if name not in dict(pairs)]
-        rows += [
-            limits.not_measured(name, "all", "baseline", rules.margin, "the baseline lacks this model")
-            for name in alone
-        ]
+        why = "the baseline lacks this model"
+        rows += [limits.not_measured(name, "all", "baseline", rules.margin, why) for name in alone]
     checks = pl.DataFrame(
         [limits.with_advice(row, rules.level) for row in rows], schema=limits.SCHEMA, infer_schema_length=None
     )

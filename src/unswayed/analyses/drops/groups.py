@@ -269,11 +269,7 @@ def _as_text(values: pl.Series) -> Callable[[pl.Series], pl.Series]:
 
 
 def dropped_accuracy_of_groups(
-    predictions: Predictions,
-    groups: str | Path | None = None,
-    *,
-    facts: Facts | None = None,
-    **how: Unpack[Resampling],
+    predictions: Predictions, groups: str | Path | None = None, *, facts: Facts | None = None, **how: Unpack[Resampling]
 ) -> pl.DataFrame:
     """Return the drop table of groups: one row per group and edit; `model` is the group, `models` its size.
 
