@@ -174,7 +174,9 @@ class EvaluationRun:
             ours = [name for name in specs if self._lock(name)]
             refresh(self.folder)
             self.job.count(0)
-            here = [name for name, spec in specs.items() if name in ours and _is_here(spec)]
+            # In this process: a model object, and one that a server answers for.
+            local = (name for name, spec in specs.items() if not isinstance(spec, str) or is_service(spec))
+            here = [name for name in local if name in ours]
             apart = [name for name in ours if name not in here]
             evaluator = replace(self.evaluator, opened={})
             done_here = self.job.run(evaluator, [here], here=self.job.devices[0]) if here else ()
@@ -296,11 +298,6 @@ class EvaluationRun:
         self.job.failed = len(self.failed)
 
 
-def _is_here(model: str | Model) -> bool:
-    """Whether a model runs in this process: an object, or one that a server answers for."""
-    return not isinstance(model, str) or is_service(model)
-
-
 def _named(models: Sequence[str | Model]) -> tuple[dict[str, str | Model], list[str]]:
     """The models by their names in tables, and a remark about each that is left out since it is named twice, by
     whatever path; two different ones with the same file name are refused.
@@ -415,11 +412,11 @@ def record_failure(folder: Path, name: str, error: BaseException) -> str:
 
 def _failures(folder: Path) -> set[tuple[Path, int, int]]:
     """The records of models that failed, each with what tells it from a later one, whatever the clock says."""
-    found = set()
+    records = set()
     for path in folder.glob(f"*{FAILED}"):
         with contextlib.suppress(OSError):  # another run has just removed it
-            found.add((path, path.stat().st_ino, path.stat().st_mtime_ns))
-    return found
+            records.add((path, path.stat().st_ino, path.stat().st_mtime_ns))
+    return records
 
 
 def _answers(model: OpenedModel, table: pa.Table) -> tuple[dict[str, object], str | None, list[str]]:

@@ -159,21 +159,21 @@ def choose_devices(names: str | None = None, per_gpu: int = 1) -> list[str]:
     return [name for name in devices for _ in range(per_gpu if name.startswith("cuda") else 1)]
 
 
-def device_at(place: str | None, asked: str | None) -> str | None:
-    """The device for a model that is opened at `place`, the device of a worker process, or None in this process.
+def device_at(device: str | None, asked: str | None) -> str | None:
+    """The device for a model that is opened at `device`, that of a worker process, or None in this process.
 
     asked: what the user asked for. If that is nothing, a GPU is made the current one and None is returned: a model that
     cannot use a GPU would refuse a named one.
     """
     if asked is not None:
-        return place or asked.partition(",")[0]
-    if place is not None and place.startswith("cuda"):
+        return device or asked.partition(",")[0]
+    if device is not None and device.startswith("cuda"):
         import torch
 
-        if ":" in place:  # an actor of a Ray cluster sees only its own GPU, which is the current one
-            torch.cuda.set_device(place)
+        if ":" in device:  # an actor of a Ray cluster sees only its own GPU, which is the current one
+            torch.cuda.set_device(device)
         return None
-    return place
+    return device
 
 
 Task = TypeVar("Task")

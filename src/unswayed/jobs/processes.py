@@ -82,12 +82,12 @@ class Processes:
     def __init__(self, packed: bytes, places: Sequence[str | None]) -> None:
         self.packed, self.places = packed, places
 
-    def start(self, place: str | None) -> _Process:
+    def start(self, device: str | None) -> _Process:
         ours, theirs = multiprocessing.Pipe()
         kind: Any = multiprocessing.get_context(START)
         with _inherited(), contextlib.nullcontext() if defined_in_script(self.packed) else _without_script():
             # The server keeps the environment that it was started in, so the current one is sent.
-            process = kind.Process(target=_main, args=(theirs, place, dict(os.environ)), daemon=True)
+            process = kind.Process(target=_main, args=(theirs, device, dict(os.environ)), daemon=True)
             process.start()
         theirs.close()
         with contextlib.suppress(OSError):  # it has died already, which its closed pipe shows

@@ -49,10 +49,10 @@ class Actors:
         self.packed, self.share = self.ray.put(packed), 1 / settings.per_gpu if places[0] == GPU else 0
         self.started = time.monotonic()
 
-    def start(self, place: str | None) -> _Handle:
+    def start(self, device: str | None) -> _Handle:
         options = {"num_cpus": 1, "num_gpus": self.share, "max_concurrency": 2, "scheduling_strategy": "SPREAD"}
         kind = self.ray.remote(_Actor).options(**options)
-        actor = kind.remote(self.packed, place, os.getcwd(), sys.path, str(copies_folder()))
+        actor = kind.remote(self.packed, device, os.getcwd(), sys.path, str(copies_folder()))
         self.started = time.monotonic()
         return _Handle(actor, actor.next_message.remote())
 

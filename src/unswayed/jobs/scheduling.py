@@ -88,7 +88,7 @@ class Crew(Protocol):
 
     places: Sequence[str | None]
 
-    def start(self, place: str | None) -> object: ...
+    def start(self, device: str | None) -> object: ...
 
     def send(self, worker: object, envelope: tuple[int, object] | None) -> None:
         """Give a worker the numbered task that it wants, or None: there are no more."""
@@ -109,8 +109,8 @@ class _Job:
 
 
 @dataclass
-class _Place:
-    """A place for one worker at a time, with the tasks that this worker has begun.
+class _Seat:
+    """A seat for one worker at a time, with the tasks that this worker has begun.
 
     asked: whether this worker has asked for a task; group: the tasks that only it will get, or None for any task.
     """
@@ -142,7 +142,7 @@ class _Place:
 
 
 class Schedule:
-    """The tasks that wait, first those to be repeated, and the places where workers do them."""
+    """The tasks that wait, first those to be repeated, and the seats of the workers that do them."""
 
     def __init__(
         self, crew: Crew, tasks: Iterable[object], watch: Watch | None = None, counted: Counted | None = None
@@ -152,89 +152,89 @@ class Schedule:
         self.retries: deque[_Job] = deque()
         # Tasks of streams that died twice: each group has a worker for itself, and one that dies again is halved.
         self.groups: deque[list[_Job]] = deque()
-        self.places = [_Place(f"{place or 'worker'} {number}", place) for number, place in enumerate(crew.places, 1)]
+        self.seats = [_Seat(f"{device or 'worker'} {number}", device) for number, device in enumerate(crew.places, 1)]
 
     def run(self) -> Iterator[Outcome]:
         """One outcome for every task, in the order in which they finish."""
         try:
             while True:
                 self.fill()
-                busy = {id(place.worker): place for place in self.places if place.worker is not None}
+                busy = {id(seat.worker): seat for seat in self.seats if seat.worker is not None}
                 if not self.retries and not self.groups:
                     self.retries.extend(itertools.islice(self.waiting, 1))
-                if not (self.retries or self.groups or any(place.begun for place in busy.values())):
+                if not (self.retries or self.groups or any(seat.begun for seat in busy.values())):
                     return
                 outcomes: list[Outcome] = []
-                for worker, message in self.crew.receive([place.worker for place in busy.values()]):
+                for worker, message in self.crew.receive([seat.worker for seat in busy.values()]):
                     outcomes += self.take(busy[id(worker)], message)
                 if self.watch is not None:
-                    self.watch([place.state() for place in self.places])
+                    self.watch([seat.state() for seat in self.seats])
                 yield from outcomes
         finally:
-            self.crew.stop([place.worker for place in self.places if place.worker is not None])
+            self.crew.stop([seat.worker for seat in self.seats if seat.worker is not None])
 
     def fill(self) -> None:
-        """Start workers in free places, as many as there are tasks for."""
-        free = [place for place in self.places if place.worker is None and not place.broken]
-        if not free and all(place.broken for place in self.places):
-            raise UserError(f"no worker could be started: {self.places[-1].note}")
-        starting = sum(place.worker is not None and not place.asked for place in self.places)
+        """Start workers in free seats, as many as there are tasks for."""
+        free = [seat for seat in self.seats if seat.worker is None and not seat.broken]
+        if not free and all(seat.broken for seat in self.seats):
+            raise UserError(f"no worker could be started: {self.seats[-1].note}")
+        starting = sum(seat.worker is not None and not seat.asked for seat in self.seats)
         self.retries.extend(itertools.islice(self.waiting, max(0, len(free) + starting - len(self.retries))))
-        for place in free[: max(0, len(self.retries) + len(self.groups) - starting)]:
-            place.worker, place.asked, place.group, place.waited = self.crew.start(place.device), False, None, 0.0
+        for seat in free[: max(0, len(self.retries) + len(self.groups) - starting)]:
+            seat.worker, seat.asked, seat.group, seat.waited = self.crew.start(seat.device), False, None, 0.0
 
-    def take(self, place: _Place, message: Message) -> list[Outcome]:
-        """What follows from a message of the worker in a place."""
+    def take(self, seat: _Seat, message: Message) -> list[Outcome]:
+        """What follows from a message of the worker in a seat."""
         if message.error is not None:
             raise message.error
         outcomes: list[Outcome] = []
-        place.waited = max(place.waited, message.waited)
-        self.count(place, message.counted)
+        seat.waited = max(seat.waited, message.waited)
+        self.count(seat, message.counted)
         if message.number is not None:
-            job = place.begun.pop(message.number)
-            place.finished += 1
+            job = seat.begun.pop(message.number)
+            seat.finished += 1
             if message.failure is None:
                 outcomes.append(Outcome(job.task, message.result))
             else:
-                self.count(place, -place.counted)
+                self.count(seat, -seat.counted)
                 outcomes += self.failed([job], message.failure)
-            place.counted = 0
+            seat.counted = 0
         if message.wants:
-            if not place.asked:
-                place.asked, place.stillborn, place.losses, place.since = True, 0, 0, time.monotonic()
-                place.group = deque(self.groups.popleft()) if self.groups else None
-            tasks = self.retries if place.group is None else place.group
+            if not seat.asked:
+                seat.asked, seat.stillborn, seat.losses, seat.since = True, 0, 0, time.monotonic()
+                seat.group = deque(self.groups.popleft()) if self.groups else None
+            tasks = self.retries if seat.group is None else seat.group
             following = tasks.popleft() if tasks else None
-            if following is None and place.group is None:
+            if following is None and seat.group is None:
                 following = next(self.waiting, None)
             if following is not None:
-                place.begun[following.number] = following
-            self.crew.send(place.worker, None if following is None else (following.number, following.task))
+                seat.begun[following.number] = following
+            self.crew.send(seat.worker, None if following is None else (following.number, following.task))
         if message.ended:
-            place.note = message.died or ""
-            self.count(place, -place.counted)
+            seat.note = message.died or ""
+            self.count(seat, -seat.counted)
             if message.died is not None:
-                outcomes += self.died(place, message.died, message.lost)
-            place.worker, place.begun = None, {}
+                outcomes += self.died(seat, message.died, message.lost)
+            seat.worker, seat.begun = None, {}
         return outcomes
 
-    def count(self, place: _Place, more: int) -> None:
+    def count(self, seat: _Seat, more: int) -> None:
         """Count what is done of the current task of a worker; less than nothing if that is lost."""
-        place.counted += more
+        seat.counted += more
         if more and self.counted is not None:
             self.counted(more)
 
-    def died(self, place: _Place, cause: str, lost: bool) -> list[Outcome]:
+    def died(self, seat: _Seat, cause: str, lost: bool) -> list[Outcome]:
         """Repeat the tasks of a worker that died; those whose machine was lost have not failed by that."""
-        if not place.asked:
-            place.stillborn, place.losses = place.stillborn + (not lost), place.losses + lost
-        spared = [job for job in place.begun.values() if lost and job.losses < LOSSES]
-        others = [job for job in place.begun.values() if not lost or job.losses >= LOSSES]
+        if not seat.asked:
+            seat.stillborn, seat.losses = seat.stillborn + (not lost), seat.losses + lost
+        spared = [job for job in seat.begun.values() if lost and job.losses < LOSSES]
+        others = [job for job in seat.begun.values() if not lost or job.losses >= LOSSES]
         for job in spared:
             job.losses += 1
-        if place.group is None:
+        if seat.group is None:
             self.retries.extend(spared)
-        elif rest := [*spared, *place.group]:
+        elif rest := [*spared, *seat.group]:
             self.groups.append(rest)
         reason = f"its machine was lost more than {LOSSES} times"
         return self.failed(others, f"{reason if lost else 'the process that worked on it died twice'} ({cause})")
