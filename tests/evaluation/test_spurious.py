@@ -137,7 +137,7 @@ def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tm
 
     monkeypatch.setattr("unswayed.jobs._packed", lambda worker, optional: None)  # this source is only in this process
     monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))
-    monkeypatch.setattr("unswayed.models.open_model", lambda *_, **__: model)
+    monkeypatch.setattr(sensitivity_study, "open_model", lambda *_, **__: model)
     (tmp_path / "spurious/colors").mkdir(parents=True)
     (tmp_path / "spurious/colors/names.json").write_text(json.dumps({"0": "traffic light"}))
     made = {"levels": "60", "ablation": False, "spurious": True, "channels": "heat"}
