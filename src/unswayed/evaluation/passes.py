@@ -179,8 +179,10 @@ class Pass:
         values = scores
         if isinstance(progress.model, Classifier):
             values = {name: value.cpu().numpy() for name, value in scores.items()}
-            progress.error = self._not_finite(progress.model.name, batch, values["finite"])
-            if progress.error is not None:
+            bad = [row for row, fine in zip(self._rows(batch), values["finite"], strict=True) if not fine]
+            if bad:
+                first = f"first for {self.rows[bad[0]].sample_id} ({len(bad)} of a batch)"
+                progress.error = f"{progress.model.name} returns NaN or infinite logits, {first}"
                 return
         progress.held.append((batch, values))
         if batch.index < self.checked - 1:
@@ -201,14 +203,6 @@ class Pass:
             table = make_table(progress.model.name, pictures, columns, rows)
             progress.parts.add(table, held.index, left_out)
         progress.held = []
-
-    def _not_finite(self, model: str, batch: Batch, finite: np.ndarray) -> str | None:
-        rows = [row for row, fine in zip(self._rows(batch), finite, strict=True) if not fine]
-        if not rows:
-            return None
-        return (
-            f"{model} returns NaN or infinite logits, first for {self.rows[rows[0]].sample_id} ({len(rows)} of a batch)"
-        )
 
     def _check(self, progress: ModelPass) -> None:
         """Run the contract check on the held originals; a suspicion is written to a note next to the parts."""
