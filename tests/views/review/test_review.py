@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from mutations import damaged
 
-from unswayed.analyses.alignment import agreement, fleiss_kappa
+from unswayed.analyses.alignment import agreement
 from unswayed.benchmark import Benchmark
 from unswayed.benchmark.rows import REVIEWS, Review, add_review, read_reviews
 from unswayed.errors import UserError
@@ -210,7 +210,6 @@ def test_kappa_is_scikit_learns_for_two_raters_and_statsmodels_for_three():
     counts, _ = inter_rater.aggregate_raters(np.array([list(its.values()) for its in given.values()]).T)
     assert three is not None and three.method == "Fleiss"
     assert three.kappa == pytest.approx(inter_rater.fleiss_kappa(counts))
-    assert fleiss_kappa(counts.astype(float)) == pytest.approx(inter_rater.fleiss_kappa(counts))
 
 
 def test_the_summary_has_shares_by_edit_and_the_agreement(bench):
