@@ -115,9 +115,11 @@ def edit_records() -> Reader:
 
 
 def benchmark_card() -> Reader:
+    import polars as pl
+
     from unswayed.benchmark.plan import decisive
     from unswayed.benchmark.rows import read_card
-    from unswayed.evaluation.facts import _classes, _is_official, _listed
+    from unswayed.evaluation.facts import _with_manifest
     from unswayed.evaluation.inputs import guides_of
     from unswayed.files.records import differences
     from unswayed.labels import LabelSpace
@@ -126,13 +128,14 @@ def benchmark_card() -> Reader:
     card = {"kind": "build", "source": {"spec": "sample", "scenes": 3}, "recipe": recipe, "frame": "center", "runs": 1}
     card |= {"labels": {"name": "own", "classes": ["cat", "dog"]}, "removal": {"spec": "opencv", "name": "opencv-1"}}
     card |= {"renderer": {"guide": {"name": "lite:0"}}, "grown": [{"runs": 1}], "seed": 0, "size": 256}
+    manifest = pl.DataFrame({"edit": ["original", "size-0.1"]})
 
     def read(data: bytes) -> None:
         found = read_card(placed("card/benchmark.json", data).parent)
         LabelSpace.from_json(found["labels"])
         guides_of(found)
         differences(decisive(found), decisive(card))
-        _listed(found), _is_official(found), _classes({}, found)
+        _with_manifest(manifest, found, frozenset(), {})
 
     return Reader([json.dumps(card).encode()], read, damaged_json)
 
