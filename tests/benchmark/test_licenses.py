@@ -67,12 +67,12 @@ def test_without_credits_the_source_decides(bench, tmp_path, spec, license, code
     card["source"]["spec"] = spec
     card["renderer"] |= {
         "network": {"name": "compact", "weights_sha256": "another"},
-        "guide": {"name": "timm:resnet50.a1_in1k"},
+        "guide": {"name": "timm:resnet50.a1_in1k,lite:2"},
     }
     (copy / "benchmark.json").write_text(json.dumps(card))
     assert of(copy) == {license: 3}
     assert of(copy, "network") == {NOT_STATED: None}
-    assert list(of(copy, "guide")) == ["apache-2.0"]
+    assert of(copy, "guide") == {"apache-2.0": None, "Apache-2.0": None}
     assert run_cli("licenses", copy).exit_code == code
 
 

@@ -22,7 +22,7 @@ from unswayed.files.whole import MOST_TEXT, read_file, sha256
 from unswayed.masks.checks import mask_origins
 from unswayed.models.opening import MODELS
 from unswayed.sources import SOURCES
-from unswayed.specs import Spec
+from unswayed.specs import Spec, split_specs
 
 from .folder import Benchmark
 
@@ -92,8 +92,8 @@ def licenses(benchmark: str | Path) -> Licenses:
     rows = [*_photographs(opened), *_masks(opened)]
     if network:
         rows.append(License("network", str(network.get("name")), _of_network(network)))
-    if guide:
-        rows.append(License("guide", str(guide.get("name")), _of_model(str(guide.get("name")))))
+    for name in split_specs(str(guide.get("name"))) if guide else ():
+        rows.append(License("guide", name, _of_model(name)))
     return Licenses(tuple(rows))
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -24,7 +25,7 @@ from unswayed.scene import LOOK_BELOW
 from unswayed.views.report import ReportSettings
 from unswayed.views.report.findings import Findings
 from unswayed.views.report.gallery import flips_of_every_model
-from unswayed.views.report.page import write_report
+from unswayed.views.report.page import benchmark_facts, write_report
 from unswayed.views.report.section import drawing
 from unswayed.views.report.verdict import verdict
 from unswayed.views.text import interval, joined, points, render
@@ -125,6 +126,13 @@ def test_assets_hold_every_figure_three_times_and_every_table(world: Path, page:
         pl.read_csv(world / "assets" / "drops.csv").height
         == Findings(world / "predictions", ReportSettings()).drops.height
     )
+
+
+def test_every_guide_of_several_is_named_with_its_weights() -> None:
+    members = [{"name": "lite:1", "weights_sha256": "a1"}, {"name": "lite:2", "weights_sha256": "b2"}]
+    guide = {"name": "lite:1,lite:2", "weights_sha256": None, "members": members}
+    findings: Any = SimpleNamespace(facts=SimpleNamespace(benchmark={"renderer": {"guide": guide}}, root="bench"))
+    assert benchmark_facts(findings)["Guide of adversarial edits"] == "lite:1 a1 lite:2 b2"
 
 
 def test_automatic_masks_are_reported_in_how_it_was_made(tmp_path: Path) -> None:

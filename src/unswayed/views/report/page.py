@@ -251,6 +251,8 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
     recipe = card.get("recipe")
     name = recipe.get("name") if isinstance(recipe, dict) else recipe
     guide = _mapping(renderer.get("guide"))
+    members = guide.get("members")
+    guides = [_mapping(member) for member in members] if isinstance(members, list) else [guide]
     facts = {
         "Folder": str(findings.facts.root),
         "Source": f"{source.get('spec')}, {plural(int(source.get('scenes') or 0), 'scene')}",
@@ -275,7 +277,7 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
         "Network's weights": next((str(value) for key, value in network.items() if "sha256" in key and value), ""),
         "Masks": _masks(card),
         "Object removal": str(_mapping(card.get("removal")).get("name") or ""),
-        "Guide of adversarial edits": " ".join(str(value) for value in guide.values() if value),
+        "Guide of adversarial edits": " ".join(str(value) for member in guides for value in member.values() if value),
     }
     return {key: value for key, value in facts.items() if value and value != "None"}
 
