@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-from importlib import resources
 from pathlib import Path
 
 import pytest
+
+from command_line import run_cli
 
 LIGHT = """
 import sys
 sys.modules["polars"] = None  # its import fails, as where it is not installed
 from unswayed.evaluation import EvaluateSettings, run_evaluation
-done = run_evaluation("images:" + sys.argv[1], ["lite:0"], sys.argv[2], EvaluateSettings(device="cpu", limit=1))
+done = run_evaluation(sys.argv[1], ["lite:0"], sys.argv[2], EvaluateSettings(device="cpu", limit=1))
 assert done.scored == ("lite:0",), done
-loaded = [name for name in ("torchvision", "timm") if name in sys.modules]
+loaded = [name for name in ("pandas", "torchvision", "timm") if name in sys.modules]
 assert not loaded, loaded
 """
 
@@ -39,9 +39,10 @@ assert not loaded, loaded
 
 @pytest.mark.parametrize("script", [LIGHT, SCORED])
 def test_evaluate_imports_only_what_it_needs(script: str, tmp_path: Path) -> None:
-    photographs = tmp_path / "photographs" / "n02123045"
-    photographs.mkdir(parents=True)
-    shutil.copy(str(resources.files("unswayed.data") / "sample" / "cat.jpg"), photographs)
-    command = [sys.executable, "-c", script, str(photographs.parent), str(tmp_path / "predictions")]
+    built = run_cli(
+        "build", "sample", "-o", tmp_path / "bench", "--recipe", "size=0.1", "--renderer", "paste", "--limit", 1
+    )
+    assert built.exit_code == 0
+    command = [sys.executable, "-c", script, str(tmp_path / "bench"), str(tmp_path / "predictions")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

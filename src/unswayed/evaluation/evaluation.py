@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 
 from unswayed.benchmark.rows import SOURCE_EDIT
@@ -26,7 +25,7 @@ from unswayed.choices import one_line, takes
 from unswayed.errors import CannotWrite, UnswayedWarning, UserError, reason_of
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
-from unswayed.files.tables import read_checked
+from unswayed.files.tables import array_of, read_checked
 from unswayed.files.whole import Json, make_folder, read_json, remove_file, remove_folder, write_json
 from unswayed.jobs import engine_of
 from unswayed.jobs.monitor import Monitor, View
@@ -345,8 +344,10 @@ def _finish(
         parts.remove()  # the cause may be the folder, not the pictures
         raise UserError(f"none of the {len(pictures)} pictures can be read, {bad}")
     seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
-    originals = pc.equal(table["edit"], ORIGINAL)
-    labels, predicted = (table[name].filter(originals).fill_null(-1).to_numpy() for name in ("label", "predicted"))
+    # By lists, since Arrow imports pandas, which takes a second, to compare with a text or to fill with a number.
+    originals = array_of([edit == ORIGINAL for edit in table["edit"].to_pylist()], pa.bool_())
+    of_originals = (table[name].filter(originals).to_pylist() for name in ("label", "predicted"))
+    labels, predicted = (np.array([-1 if one is None else one for one in values], np.int64) for values in of_originals)
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
     answers, silent, spoken = _answers(model, table)
@@ -396,8 +397,8 @@ def _merged(parts: Parts) -> pa.Table:
         parts.remove()  # the next run makes them again
         raise
     table = pa.concat_tables(tables, promote_options="permissive")
-    _, rows = np.unique(table["order"].to_numpy(), return_index=True)
-    table = table.take(pa.array(rows))
+    _, rows = np.unique(table["order"].to_pylist(), return_index=True)  # `to_numpy` imports pandas
+    table = table.take(array_of(rows, pa.int64()))
     # Dictionaries are made again, since those of the parts depend on how the batches were divided.
     plain = pa.schema([(f.name, pa.string() if pa.types.is_dictionary(f.type) else f.type) for f in SCHEMA])
     return table.select(SCHEMA.names).cast(plain).cast(SCHEMA).combine_chunks()

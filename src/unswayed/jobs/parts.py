@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from unswayed.errors import UserError
 from unswayed.files.records import read_object, versions
-from unswayed.files.tables import read_checked, stored_text
+from unswayed.files.tables import array_of, read_checked, stored_text
 from unswayed.files.whole import Json, canonical, read_json, remove_folder, write_json, write_parquet
 
 # What cards say about numbers that are not exactly the same in every run.
@@ -145,7 +145,7 @@ class ItemTable:
                     continue
                 names = table[self.id_column].to_pylist()
                 # An item that two processes measured is kept once.
-                tables.append(table.filter(pa.array([name not in seen for name in names], pa.bool_())))
+                tables.append(table.filter(array_of([name not in seen for name in names], pa.bool_())))
                 seen |= set(names)
         return pa.concat_tables(tables)
 
@@ -162,7 +162,7 @@ class ItemTable:
         """Write the file and its card from the rows of all parts; UserError if those of an item are lost."""
         rows, position = self.rows(), {item: index for index, item in enumerate(self.ids)}
         order = [(position.get(item, len(position)), row) for row, item in enumerate(rows[self.id_column].to_pylist())]
-        table = rows.take(pa.array([row for _, row in sorted(order)], pa.int64()))  # those of other items at the end
+        table = rows.take(array_of([row for _, row in sorted(order)], pa.int64()))  # those of other items at the end
         if not len(table):
             reasons = "; ".join(dict.fromkeys(failures.values())) or "the source is empty"
             raise UserError(f"no picture could be measured: {reasons[:500]}")
