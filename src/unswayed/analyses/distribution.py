@@ -26,7 +26,6 @@ _WORDS = {
     UNSURE: "may or may not stay in the distribution of {}",
 }
 _FEW_FOR_FID = 2048
-KID_SUBSETS, KID_LARGEST = 100, 1000
 
 
 @dataclass(frozen=True)
@@ -186,6 +185,8 @@ def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0
 
 def distance_table(features: pl.DataFrame, reference: str = ORIGINAL) -> pl.DataFrame:
     """One row per set but the reference: n, FID and KID against the reference, KID's deviation, and a warning."""
+    from unswayed.evaluation.feature_networks import frechet_distance, kernel_distance
+
     sets = {
         name: np.stack([np.asarray(vector, dtype=np.float32) for vector in part["features"].to_list()])
         for (name,), part in features.group_by("set", maintain_order=True)
@@ -235,26 +236,3 @@ def _compared(scores: pl.DataFrame, reference: str) -> list[tuple[dict[str, str]
                 if name != reference and base.height:
                     compared.append(({"model": str(model), "set": str(name), "score": score}, base, part))
     return sorted(compared, key=lambda entry: (entry[0]["model"], entry[0]["set"]))
-
-
-def frechet_distance(features: np.ndarray, reference: np.ndarray) -> float:
-    """FID (Heusel et al. 2017) of (N, D) and (M, D) features; biased upwards where N or M is below some thousands."""
-    import torch
-    from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
-
-    statistics = (fid_features_to_statistics(torch.from_numpy(np.asarray(each))) for each in (features, reference))
-    return float(fid_statistics_to_metric(*statistics, False)[KEY_METRIC_FID])
-
-
-def kernel_distance(features: np.ndarray, reference: np.ndarray, seed: int = 2020) -> tuple[float, float]:
-    """KID (Bińkowski et al. 2018) and its standard deviation over subsets; unbiased, so fit for few pictures."""
-    import torch
-    from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, KEY_METRIC_KID_STD, kid_features_to_metric
-
-    size = min(len(features), len(reference), KID_LARGEST)
-    # A subset as large as the set itself would always be the same one.
-    size = max(2, size if size == KID_LARGEST else size * 3 // 4)
-    sets = [torch.from_numpy(np.asarray(vectors)) for vectors in (features, reference)]
-    how = {"kid_subsets": KID_SUBSETS, "kid_subset_size": size, "rng_seed": seed, "verbose": False}
-    distance = kid_features_to_metric(*sets, **how)
-    return float(distance[KEY_METRIC_KID_MEAN]), float(distance[KEY_METRIC_KID_STD])
