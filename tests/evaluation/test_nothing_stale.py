@@ -12,6 +12,7 @@ import onnx
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -19,7 +20,7 @@ from color_world import CLASSES, coloured, write_benchmark
 from unswayed.errors import UserError
 from unswayed.evaluation import EvaluateSettings, cards, read_predictions, run_evaluation
 from unswayed.files.whole import sha256
-from unswayed.models import open_model
+from unswayed.models import Classifier, Transform, open_model
 from unswayed.models.wrappers import FlipAverage
 
 NET = """
@@ -72,6 +73,23 @@ def test_a_changed_helper_is_never_skipped(benchmark: Path, tmp_path: Path) -> N
     (tmp_path / "one" / "net.py").write_text(NET.format(sign=-20))
     assert run_evaluation(benchmark, [spec], tmp_path / "out", EvaluateSettings(device="cpu")).scored == (spec,)
     assert accuracy(tmp_path / "out", spec) < 0.3
+
+
+def test_a_network_that_is_trained_on_between_two_evaluations_is_evaluated_again(
+    benchmark: Path, tmp_path: Path
+) -> None:
+    world = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(3, 4))
+    with torch.no_grad():
+        world[2].weight.copy_(torch.eye(4, 3))
+    model = Classifier(world, Transform(32, 28, mean=(0.0,) * 3, std=(1.0,) * 3), ["red", "green", "blue", "grey"])
+    settings = EvaluateSettings(device="cpu")
+    assert run_evaluation(benchmark, [model], tmp_path / "out", settings).scored == (model.name,)
+    assert run_evaluation(benchmark, [model], tmp_path / "out", settings).skipped == (model.name,)
+    before = accuracy(tmp_path / "out", model.name)
+    with torch.no_grad():
+        world[2].weight.neg_()
+    assert run_evaluation(benchmark, [model], tmp_path / "out", settings).scored == (model.name,)
+    assert accuracy(tmp_path / "out", model.name) < before
 
 
 def test_the_code_is_known_whatever_was_opened_before(tmp_path: Path) -> None:

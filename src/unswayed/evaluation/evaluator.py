@@ -244,12 +244,12 @@ def _described(
     of the batches that a model adapts to, which its statistics depend on. white_box in the card: whether adversarial
     pictures attack this model: the guide has the same weights or the same name.
     """
-    spec, weights, mapped = model.spec, model.weights_hash, mapping.to_json()
+    spec, mapped = model.spec, mapping.to_json()
     code = model.origin.get("code_sha256")
     if isinstance(model, Classifier) and not model.origin:
         code = classes_hash(model.module)
     card = model.card()
-    labels = pictures.labels.to_json()
+    labels, weights = pictures.labels.to_json(), card["weights_sha256"]
     determining = {
         "format": FORMAT,
         "task": model.task,

@@ -79,13 +79,13 @@ class Classifier(NamedModel):
         name = self.name if len(self.name) <= 60 else f"{self.name[:29]}…{self.name[-30:]}"
         return f"Classifier('{name}': {len(self.labels.classes)} classes, crop {self.transform.crop}, {self.device})"
 
-    @functools.cached_property
+    @property
     def weights_hash(self) -> str:
         """SHA-256 of the weights, or of the answers where the weights are not in the network's state; wrappers such as
-        `+tencrop` keep that of the model they wrap."""
+        `+tencrop` keep that of the model they wrap. Computed each time, since a caller may train the network on."""
         return self.fixed_hash or weights_hash(self.module) or self.answers_hash
 
-    @functools.cached_property
+    @property
     def answers_hash(self) -> str:
         """SHA-256 of the logits for four pictures of noise, smooth to sharp, which differ if anything that the network
         computes with does: also an array, a session of another library or a file that its state does not contain."""
