@@ -20,6 +20,7 @@ PARTS = {
     "unswayed.renderers": {"gray": "outside_renderer:open_gray"},
     "unswayed.sources": {"mirror": "outside_source:open_mirror"},
     "unswayed.models": {"hue": "outside_model:open_hue"},
+    "unswayed.wrappers": {"negated": "outside_wrapper:negated"},
     "unswayed.analyses": {"certainty": "outside_analysis:certainty"},
     "unswayed.engines": {"noted": "outside_engine:NotedEngine"},
     "unswayed.trackers": {"ledger": "outside_tracker:open_ledger"},
@@ -41,6 +42,7 @@ if __name__ == "__main__":
     unswayed("build", "mirror:3", "-o", "bench", "--recipe", "hand-shake=0.05:0.3:4", "--runs", 3,
              "--renderer", "paste", "--removal", "plain:77", "--engine", "noted", "--workers", 2)
     unswayed("evaluate", "bench", "-m", "lite:0", "-m", "hue:1", "-o", "predictions")
+    unswayed("evaluate", "bench", "-m", "hue:1+negated", "-o", "negated")
     said = {"drops": json.loads(unswayed("analyze", "predictions", "--format", "json"))}
     said["certainty"] = json.loads(unswayed("analyze", "predictions", "--table", "certainty", "--format", "json"))
     unswayed("report", "predictions", "-o", "report.html", "--track", "ledger")
@@ -182,6 +184,23 @@ def test_the_model_is_listed_and_evaluated(outside) -> None:
     assert "hue" in said["models"]
     card = json.loads((folder / "predictions" / "hue-1.json").read_text())
     assert card["model"] == "hue:1"
+
+
+def test_the_wrapper_is_listed_and_answers_the_opposite(outside) -> None:
+    import polars as pl
+
+    folder, said = outside
+    assert "+negated" in said["models"]["wrappers"]
+    plain, negated = (
+        pl.read_parquet(folder / name).sort("sample_id")
+        for name in ("predictions/hue-1.parquet", "negated/hue-1+negated.parquet")
+    )
+    assert (plain["energy"] != negated["energy"]).all()
+    assert (plain["predicted"] != negated["predicted"]).all()
+    cards = [
+        json.loads((folder / name).read_text()) for name in ("predictions/hue-1.json", "negated/hue-1+negated.json")
+    ]
+    assert cards[0]["weights_sha256"] == cards[1]["weights_sha256"]  # as the guide of an attack it is the same model
 
 
 def test_the_analysis_is_a_table_and_a_section_of_the_report(outside) -> None:
