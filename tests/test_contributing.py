@@ -23,7 +23,7 @@ from pathlib import Path
 from command_line import run_cli
 
 recipe = "backlight=1 x size=0.05,0.1"
-run_cli("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea", code=0)
+run_cli("build", "npz:scenes", "-o", "bench", "--recipe", recipe, "--renderer", "paste", "--removal", "telea", code=4)
 run_cli("evaluate", "bench", "-m", "chance:0", "-o", "predictions", "--workers", "1", code=0)
 run_cli("analyze", "predictions", "--table", "flip-rates", "--format", "json", "-o", "flips.json", code=0)
 """
@@ -44,6 +44,10 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("panda", "koala"):
         scene = sample[name]
         np.savez(root / "scenes" / f"{name}.npz", image=scene.image, mask=scene.mask, label=scene.label)
+    whole = (root / "scenes" / "panda.npz").read_bytes()
+    (root / "scenes" / "short.npz").write_bytes(whole[: len(whole) // 2])
+    place = whole.index(b"image.npy") + 5000
+    (root / "scenes" / "damaged.npz").write_bytes(whole[:place] + bytes(100) + whole[place + 100 :])
     done = subprocess.run(
         [sys.executable, "-c", EXAMPLE],
         cwd=root,
@@ -60,9 +64,18 @@ def test_the_source_and_the_edit_build_a_benchmark(example):
 
     rows = pyarrow.parquet.read_table(example / "bench" / "manifest.parquet").to_pylist()
     backlit = [row for row in rows if row["edit"].startswith("backlight")]
-    assert {row["source_id"] for row in rows} == {"panda", "koala"}
-    assert len(backlit) == 4
-    assert {row["status"] for row in rows} == {"ok"}
+    assert {row["source_id"] for row in rows if row["status"] == "ok"} == {"panda", "koala"}
+    assert len([row for row in backlit if row["status"] == "ok"]) == 4
+
+
+def test_the_source_gives_the_reasons_why_damaged_files_are_left_out(example):
+    import pyarrow.parquet
+
+    rows = pyarrow.parquet.read_table(example / "bench" / "manifest.parquet").to_pylist()
+    reasons = {row["source_id"]: row["reason"] for row in rows if row["status"] == "failed"}
+    assert "short.npz: it cannot be read: " in reasons["short"] and "zip" in reasons["short"]
+    assert "damaged.npz: " in reasons["damaged"] and "CRC" in reasons["damaged"]
+    assert set(reasons) == {"short", "damaged"}
 
 
 def test_the_removal_is_on_the_card_of_a_benchmark_that_used_it(example):
