@@ -16,8 +16,9 @@ import time
 import numpy as np
 import torch
 
-from unswayed.evaluation.noise import BATCH_SIZES, LEVELS, NoiseProbe, NoiseSettings, add_noise, at_input
+from unswayed.evaluation.noise import BATCH_SIZES, LEVELS, NoiseProbe, add_noise, at_input
 from unswayed.evaluation.probes import read_probe, run_probe
+from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.models import Classifier, open_model
 from unswayed.sources import Source, open_source
 
@@ -67,7 +68,7 @@ def main() -> None:
     model.logits(torch.zeros(BATCH_SIZES["cpu"], 3, side, side))
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        run_probe(NoiseProbe(model, source, folder, NoiseSettings(dict(LEVELS), ablation=False)))
+        run_probe(NoiseProbe(model, source, folder, SensitivitySettings(norm="both", ablation=False)))
         ours = time.perf_counter() - start
         rows = read_probe(folder, "noise").filter(region="foreground")["correct"].mean()
 

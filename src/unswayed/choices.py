@@ -6,12 +6,27 @@ for each field that is declared with `option`, and a function decorated with `ta
 
 from __future__ import annotations
 
+import builtins
 import functools
 import inspect
+import math
+import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import PurePath
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, get_args, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from unswayed.errors import UserError, unknown
 
@@ -102,6 +117,50 @@ def check_choice(kind: str, value: str, choices: object) -> None:
         raise unknown(kind, value, get_args(choices))
 
 
+@functools.cache
+def offered(kind: Any) -> tuple[tuple[Field[object], object, Option], ...]:
+    """Each field of a settings class that has an option, with its type and that option."""
+    hints = get_type_hints(kind, localns=_Names(kind))
+    declared: tuple[Field[object], ...] = fields(kind)
+    return tuple((item, hints[item.name], item.metadata["option"]) for item in declared if "option" in item.metadata)
+
+
+class _Names(dict[str, object]):
+    """The names in the modules of a settings class; those imported only for type checkers stand for `object`."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        super().__init__(vars(builtins))
+        for base in reversed(kind.__mro__):
+            self.update(vars(sys.modules[base.__module__]))
+
+    def __missing__(self, name: str) -> object:
+        return object
+
+
+def check_settings(settings: Any) -> None:
+    """Refuse a value that its field does not allow: a name that its Literal does not list, a number out of its range.
+
+    >>> @dataclass(frozen=True)
+    ... class Framing:
+    ...     frame: Frame | None = option(None, "How photographs are framed.")
+    ...     runs: int = option(1, "How many.", least=1)
+    >>> check_settings(Framing(runs=0))
+    Traceback (most recent call last):
+    unswayed.errors.UserError: the setting runs is 0
+    allowed: 1 or more
+    """
+    for declared, kind, offer in offered(settings.__class__):
+        value = getattr(settings, declared.name)
+        literals = [member for member in (kind, *get_args(kind)) if get_origin(member) is Literal]
+        if isinstance(value, str) and literals:
+            check_choice(declared.name.replace("_", " "), value, literals[0])
+        least = -math.inf if offer.least is None else offer.least
+        most = math.inf if offer.most is None else offer.most
+        if isinstance(value, int | float) and not least <= value <= most:
+            allowed = f"{least} or more" if most == math.inf else f"{least} to {most}"
+            raise UserError(f"the setting {declared.name} is {value}", allowed=allowed)
+
+
 A = TypeVar("A", contravariant=True)
 B = TypeVar("B", contravariant=True)
 C = TypeVar("C", contravariant=True)
@@ -185,6 +244,7 @@ class takes(Generic[Fields, Settings]):
                 keywords["settings"] = self.settings(**values)  # type: ignore[call-arg]
             elif values:
                 raise UserError(f"both settings and {', '.join(values)} are given", allowed="one of them")
+            check_settings(keywords["settings"] if "settings" in keywords else arguments[position])
             return function(*arguments, **keywords)
 
         of_fields = inspect.signature(self.settings).parameters.values()

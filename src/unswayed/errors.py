@@ -56,6 +56,16 @@ class UnswayedWarning(UserWarning):
     """The category of warnings about input that can be used but is probably not what was meant."""
 
 
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The names with commas between them; of more than `most` the first ones, and how many there are.
+
+    >>> some(["tench", "goldfish", "hen"], 2)
+    'tench, goldfish, … (3 in all)'
+    """
+    names = list(names)
+    return ", ".join(names if len(names) <= most else [*names[:most], f"… ({len(names)} in all)"])
+
+
 def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None) -> UserError:
     """The error for a name that does not exist, with the most similar name and all allowed names.
 
@@ -67,8 +77,7 @@ def unknown(kind: str, name: str, allowed: Iterable[str], run: str | None = None
     by_lower = {name.lower(): name for name in reversed(names)}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     hint = f"; did you mean '{by_lower[near[0]]}'?" if near else ""
-    shown = names if len(names) <= 40 else [*names[:40], f"… ({len(names)} in all)"]
-    return UserError(f"there is no {kind} '{name}'{hint}", allowed=", ".join(shown) or "none", run=run)
+    return UserError(f"there is no {kind} '{name}'{hint}", allowed=some(names, 40) or "none", run=run)
 
 
 def check_known(kind: str, names: Iterable[str], allowed: Collection[str], run: str | None = None) -> None:

@@ -23,7 +23,7 @@ from numbers import Integral
 from typing import Any, Literal, get_args
 
 from unswayed.choices import one_line
-from unswayed.errors import UserError, check_known, unknown
+from unswayed.errors import UserError, check_known, some, unknown
 from unswayed.files.records import require_fields
 
 _DATA = resources.files("unswayed.data")
@@ -102,7 +102,7 @@ def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
     count = Counter(map(plain, names))
     if len(count) != len(names):
         groups = [[name for name in names if plain(name) == form] for form, times in count.items() if times > 1]
-        shown = ", ".join(" = ".join(group) for group in groups[:5]) + (" …" if len(groups) > 5 else "")
+        shown = some(map(" = ".join, groups))
         allowed = "names that differ in more than capitals and signs"
         raise UserError(f"class names occur more than once: {shown}", allowed=allowed)
     return LabelSpace(name, names)

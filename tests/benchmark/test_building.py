@@ -248,7 +248,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
         ({"size": 1}, "size is 1"),
         ({"seed": -1}, "seed is -1"),
         ({"limit": 0}, "limit is 0"),
-        ({"batch_size": 0}, "batch size is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
         ({"workers": 0}, "workers is 0"),
     ],
 )

@@ -100,7 +100,7 @@ def test_another_folder_can_be_the_reference(results, edited, noise):
     assert f"original stays in the distribution of images:{noise} for lite:0" in out, "photographs score higher"
     assert set(pl.read_csv(folder / "histograms.csv")["set"]) == {"original", "reinsertion", "source"}
     code, _, err = outcome("distribution", edited, "-m", "lite:0", "-o", folder, "--reference", "sample", "--no-fid")
-    assert code == 2 and "'sample' to compare with" in err and "images:FOLDER" in err
+    assert code == 2 and "'sample' is no folder to compare with" in err and "images:FOLDER" in err
 
 
 def test_an_alias_names_the_model_and_its_adapted_form(edited, tmp_path):

@@ -229,7 +229,7 @@ def test_bad_requests_are_refused_before_any_work(benchmark: Path, own_models: s
     for models, options, message in (
         ([], {}, "no model is given"),
         ([good, "lit:0"], {}, "did you mean 'lite'"),
-        ([good], {"batch_size": 0}, "batch size is 0"),
+        ([good], {"batch_size": 0}, "batch_size is 0"),
     ):
         with pytest.raises(UserError, match=message):
             run_evaluation(benchmark, models, tmp_path, EvaluateSettings(device="cpu", **options))

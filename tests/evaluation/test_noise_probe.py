@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -7,8 +8,9 @@ import torch
 from torch import nn
 
 from unswayed.errors import BadPicture, UserError
-from unswayed.evaluation.noise import NoiseProbe, NoiseSettings
+from unswayed.evaluation.noise import NoiseProbe
 from unswayed.evaluation.probes import read_probe, run_probe
+from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
@@ -18,7 +20,7 @@ LABELS = own(["dark", "bright"])
 
 
 def measure_noise(model, source, folder, settings, batch_size=None, progress=None):
-    return run_probe(NoiseProbe(model, source, folder, settings, batch_size), progress)
+    return run_probe(NoiseProbe(model, source, folder, replace(settings, batch_size=batch_size)), progress)
 
 
 class Brightness(nn.Module):
@@ -61,7 +63,7 @@ def source(*ids, labels=LABELS):
     return Source("made", labels, tuple(Entry(one, f"{one}.png", None, i % 2) for i, one in enumerate(ids)), load)
 
 
-SETTINGS = NoiseSettings({"linf": (30.0, 210.0)}, seeds=2)
+SETTINGS = SensitivitySettings(levels="30,210", seeds=2)
 
 
 def test_every_variant_has_a_row_and_the_clean_pass_is_made_once(model, tmp_path):
@@ -150,15 +152,15 @@ def test_changed_weights_or_settings_are_measured_anew(model, tmp_path):
         changed.gain.fill_(5.0)
     other = Classifier(changed, model.transform, LABELS, "brightness", device="cpu")
     assert measure_noise(other, source("a"), tmp_path, SETTINGS).resumed == 0
-    assert measure_noise(other, source("a"), tmp_path, NoiseSettings({"l2": (25.0,)})).resumed == 0
+    assert measure_noise(other, source("a"), tmp_path, SensitivitySettings(norm="l2", levels="25")).resumed == 0
     assert read_probe(tmp_path, "noise").filter(pl.col("norm") == "l2")["level"].unique().to_list() == [25.0]
 
 
 def test_bad_settings_and_sources_are_refused(model, tmp_path):
-    with pytest.raises(UserError, match="--seeds is 0"):
-        NoiseSettings(seeds=0)
+    with pytest.raises(UserError, match="the setting seeds is 0"):
+        SensitivitySettings(seeds=0)
     with pytest.raises(UserError, match="no norm"):
-        NoiseSettings({"l1": (1.0,)})
+        measure_noise(model, source("a"), tmp_path, SensitivitySettings(norm="l1"))
     with pytest.raises(UserError, match="counterpart"):
         measure_noise(model, source("a", labels=own(["cat", "dog"])), tmp_path, SETTINGS)
     with pytest.raises(UserError, match="no results of the kind"):

@@ -14,7 +14,8 @@ from torchvision.transforms import functional
 
 from command_line import refusal, run_cli
 from paper_layouts import rival10
-from unswayed.evaluation.noise import NoiseProbe, NoiseSettings, ablate, at_input
+from unswayed.evaluation.noise import NoiseProbe, ablate, at_input
+from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.models import open_model
 from unswayed.sources import open_source
 
@@ -39,7 +40,7 @@ def test_no_normalization_is_applied(tmp_path: Path) -> None:
     inputs = []
     model = open_model("lite:0", device="cpu").without_normalization()
     model.module.register_forward_pre_hook(lambda _, given: inputs.append(given[0].clone()))
-    settings = NoiseSettings({"linf": (60.0,)}, attributes=False, frame="squash", convention="released")
+    settings = SensitivitySettings(levels="60", attributes=False, frame="squash", convention="released")
     with NoiseProbe(model, open_source("sample", limit=1), tmp_path, settings) as probe:
         probe.measure(SCENE.id, probe.load(SCENE.id))
     clean = functional.to_tensor(transforms.Resize((224, 224))(Image.fromarray(SCENE.image)))

@@ -178,8 +178,9 @@ def report_tables() -> Reader:
 def probes() -> Reader:
     """The rows of `sensitivity` as a second run reads them again, and the cards beside them."""
     from unswayed.analyses import sensitivity as measures
-    from unswayed.evaluation.noise import SCHEMA, NoiseSettings
+    from unswayed.evaluation.noise import SCHEMA
     from unswayed.evaluation.probes import read_probe
+    from unswayed.evaluation.settings import SensitivitySettings
     from unswayed.evaluation.study import _require_same
 
     rows: list[dict[str, Any]] = []
@@ -204,7 +205,7 @@ def probes() -> Reader:
             measures.region_drops(table, 10)
         else:
             placed("probes/noise/m.json", data[1:])
-            _require_same(folder, NoiseSettings())
+            _require_same(folder, SensitivitySettings())
 
     def mutate(data: bytes, draw: random.Random) -> bytes:
         return data[:1] + (other_columns if data[:1] == b"P" else damaged_json)(data[1:], draw)

@@ -136,7 +136,7 @@ def test_ctrl_c_ends_everything_quietly(tmp_path):
 
 
 def test_bad_requests():
-    with pytest.raises(UserError, match="0 workers"):
+    with pytest.raises(UserError, match="the number of workers is 0"):
         run_tasks(crew.double, [], workers=0)
     with refused("did you mean 'local'", given="'locale'"):
         EngineSettings(engine="locale")

@@ -95,7 +95,7 @@ def parse_limits(texts: Iterable[str], option: str, bare: str | None = None) -> 
         except ValueError:
             edit = ""
         if not edit:
-            raise UserError(f"{option} {text}", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
+            raise UserError(f"{option} is '{text}'", allowed=f"EDIT=NUMBER, as in {option} size-0.05=20")
     return limits
 
 
@@ -112,7 +112,7 @@ def parse_threshold(text: str) -> tuple[float, float]:
         if attribute and 1 < numbers[1] <= 100:
             return numbers
     allowed = "ATTRIBUTE=LEVEL@PERCENT, as size=0.04@80: 80 % down to size 0.04"
-    raise UserError(f"--min-threshold {text}", allowed=allowed)
+    raise UserError(f"--min-threshold is '{text}'", allowed=allowed)
 
 
 @dataclass(frozen=True, kw_only=True)

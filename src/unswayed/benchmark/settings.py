@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unswayed.choices import Quality, check_choice, option
-from unswayed.errors import UserError
+from unswayed.choices import Quality, option
 from unswayed.jobs import EngineSettings
-from unswayed.rendering.settings import RenderSettings, check_range
+from unswayed.rendering.settings import RenderSettings
 
 if TYPE_CHECKING:
     from unswayed.edits.recipes import Recipe
@@ -28,9 +27,12 @@ class BuildSettings(EngineSettings, RenderSettings):
     recipe: str | Recipe = option(
         "imagenet-e", "A name, edits (`original,size-0.05`), a sweep (`size=0.02:0.5:12`) or a TOML file."
     )
-    runs: int = option(1, "How many times each edit with a random choice is repeated.")
+    runs: int = option(1, "How many times each edit with a random choice is repeated.", least=1, most=1000)
     fills: int = option(
-        1, "How many different fills of the object's old place the edits that move or resize it are made over."
+        1,
+        "How many different fills of the object's old place the edits that move or resize it are made over.",
+        least=1,
+        most=100,
     )
     whole_objects: bool = option(False, "Leave out scenes whose object is cut off by the photograph's border.")
     limit: int | None = option(None, "Only the first N scenes.")
@@ -39,8 +41,8 @@ class BuildSettings(EngineSettings, RenderSettings):
     classes: str | Sequence[int | str] | None = option(
         None, "Only these classes: `imagenet-e`, or names, WNIDs or indices separated by commas."
     )
-    batch_size: int | None = option(None, "Pictures rendered at once; no effect on them.")
-    workers: int | None = option(None, "Worker processes; no effect on the pictures.")
+    batch_size: int | None = option(None, "Pictures rendered at once; no effect on them.", least=1)
+    workers: int | None = option(None, "Worker processes; no effect on the pictures.", least=1)
     quality: Quality = option(
         "report", "`report` measures every picture's validity, `strict` also makes invalid ones again."
     )
@@ -50,18 +52,13 @@ class BuildSettings(EngineSettings, RenderSettings):
         "that they were drawn from [default: not measured].",
         metavar="MODEL",
     )
-    tries: int = option(3, "With `--quality strict`: how many new seeds to try before leaving a picture out.")
+    tries: int = option(
+        3, "With `--quality strict`: how many new seeds to try before leaving a picture out.", least=0, most=100
+    )
 
     def __post_init__(self) -> None:
         RenderSettings.__post_init__(self)
         EngineSettings.__post_init__(self)
-        check_range("runs", self.runs, 1, 1000)
-        check_range("fills", self.fills, 1, 100)
-        check_choice("quality", self.quality, Quality)
-        check_range("tries", self.tries, 0, 100)
-        for name, number in (("batch size", self.batch_size), ("number of workers", self.workers)):
-            if number is not None and number < 1:
-                raise UserError(f"the {name} is {number}", allowed="1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

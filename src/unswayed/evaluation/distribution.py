@@ -87,7 +87,8 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
     parsed = Spec.parse(spec)
     if parsed.kind != "images":
         raise UserError(
-            f"'{spec}' to compare with", allowed="images:FOLDER, a folder of pictures with or without labels"
+            f"'{spec}' is no folder to compare with",
+            allowed="images:FOLDER, a folder of pictures with or without labels",
         )
     root = parsed.folder()
     names = pictures_below(root)[:limit]

@@ -347,7 +347,9 @@ def _finish(
     # By lists, since Arrow imports pandas, which takes a second, to compare with a text or to fill with a number.
     originals = array_of([edit == ORIGINAL for edit in table["edit"].to_pylist()], pa.bool_())
     of_originals = (table[name].filter(originals).to_pylist() for name in ("label", "predicted"))
-    labels, predicted = (np.array([-1 if one is None else one for one in values], np.int64) for values in of_originals)
+    labels, predicted = (
+        np.array([-1 if index is None else index for index in values], np.int64) for values in of_originals
+    )
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
     answers, silent, spoken = _answers(model, table)

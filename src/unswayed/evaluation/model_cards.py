@@ -21,7 +21,7 @@ from typing import NotRequired, TypedDict
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from unswayed.errors import UnswayedWarning, UserError
+from unswayed.errors import UnswayedWarning, UserError, some
 from unswayed.files.records import differences, fits, read_object, refuse_newer, require_fields
 from unswayed.files.storage import local_copy
 from unswayed.files.tables import columns_of, read_checked, stored_text
@@ -296,10 +296,10 @@ def identity_differences(
     for index in (0, 1):
         alone = sorted(set(edits[index]) - set(edits[1 - index]))
         if alone:
-            lines.append(f"edits: {_some(alone)} only {words[index]}")
+            lines.append(f"edits: {some(alone)} only {words[index]}")
     changed = sorted(name for name in set(edits[0]) & set(edits[1]) if edits[0][name] != edits[1][name])
     if changed:
-        lines.append(f"edits: {_some(changed)} with other parameters")
+        lines.append(f"edits: {some(changed)} with other parameters")
     photographs = [identity.get("photographs", {}) for identity in (first, second)]
     if photographs[0] != photographs[1]:
         counts = [photographs[index].get("count") for index in (0, 1)]
@@ -373,10 +373,6 @@ def stored_differences(
         return []
     photographs = {key[0] for key in there} & {key[0] for key in now}
     return identity_differences(stated, identity, words, len(photographs))
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 Cards = Mapping[str, Mapping[str, object]]

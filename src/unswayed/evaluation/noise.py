@@ -3,7 +3,7 @@
 Noise is added before the model's own normalization and the sum is clipped to [0, 1], as in the released code
 (Moayeri et al., CVPR 2022), which works at 224×224.
 
-result = run_probe(NoiseProbe(open_model("lite:0"), open_source("sample"), "results", NoiseSettings()))
+result = run_probe(NoiseProbe(open_model("lite:0"), open_source("sample"), "results", SensitivitySettings()))
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 from PIL import Image
 
-from unswayed.choices import Convention, Frame, check_choice
+from unswayed.choices import Convention, Frame
 from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.whole import Json, canonical, parquet_columns
 from unswayed.jobs.parts import ItemTable
@@ -204,40 +204,8 @@ SCHEMA: pa.Schema = parquet_columns(
 # On a CPU, convolutions have faster kernels from 16 pictures on: EfficientNet-Lite0 takes 11 ms per picture in batches
 # of 4 or 8, and 8 ms in batches of 16 to 32.
 BATCH_SIZES = {"cpu": 32, "cuda": 256}
-
-
-@dataclass(frozen=True)
-class NoiseSettings:
-    """The changes made to every picture.
-
-    levels: norm -> levels, as published by default for `linf`; seeds: noise draws per level; attributes: also each
-    attribute's mask if the source has them; ablation: also gray 0.5 in place of each region; frame: as in `build`;
-    convention: `released` has soft masks, torchvision's resize, and no normalization before the network.
-    """
-
-    levels: dict[str, tuple[float, ...]] = field(default_factory=lambda: {"linf": LEVELS["linf"]})
-    seeds: int = 1
-    attributes: bool = True
-    ablation: bool = True
-    frame: Frame = "object"
-    convention: Convention = "default"
-
-    @staticmethod
-    def of(settings: SensitivitySettings) -> NoiseSettings:
-        """The changes that the settings of a study ask for."""
-        shared = ("seeds", "attributes", "ablation", "frame", "convention")
-        levels = choose_levels(settings.norm, settings.levels)
-        return NoiseSettings(levels, **{name: getattr(settings, name) for name in shared})
-
-    def __post_init__(self) -> None:
-        for norm, levels in self.levels.items():
-            check_known("norm", [norm], LEVELS)
-            if not all(np.isfinite(level) and level > 0 for level in levels):
-                raise UserError(f"the {norm} levels are {levels}", allowed="numbers above 0")
-        if self.seeds < 1:
-            raise UserError(f"--seeds is {self.seeds}", allowed="1 or more")
-        check_choice("framing", self.frame, Frame)
-        check_choice("convention", self.convention, Convention)
+# The settings of a study that decide which changes are made to a picture, besides the levels.
+CHANGES = ("seeds", "attributes", "ablation", "frame", "convention")
 
 
 # A label, notes, the picture and the masks of its regions.
@@ -247,25 +215,19 @@ LabeledPicture = tuple[int, str | None, np.ndarray, dict[str, np.ndarray]]
 class NoiseProbe(Probe[LabeledPicture]):
     """FOLDER/noise/<model>.parquet: one row per picture and variant, the clean picture first."""
 
-    def __init__(
-        self,
-        model: Classifier,
-        source: Source,
-        folder: str | Path,
-        settings: NoiseSettings,
-        batch_size: int | None = None,
-    ) -> None:
+    def __init__(self, model: Classifier, source: Source, folder: str | Path, settings: SensitivitySettings) -> None:
         source.require_masks(", so noise cannot be added to the object")
         self.model, self.source, self.settings = model, source, settings
-        self.mapping = source_mapping(model, source)
+        self.mapping, self.levels = source_mapping(model, source), choose_levels(settings.norm, settings.levels)
         kind = str(model.device).partition(":")[0]
-        self.batch_size = batch_size or BATCH_SIZES.get(kind, BATCH_SIZES["cuda"])
+        self.batch_size = settings.batch_size or BATCH_SIZES.get(kind, BATCH_SIZES["cuda"])
+        changes = {"levels": self.levels, **{name: getattr(settings, name) for name in CHANGES}}
         described = {
             "probe": KIND,
             "source": source.spec,
             "classes_mapped": self.mapping.to_json(),
             **model.card(),
-            **{name: value for name, value in asdict(settings).items() if (name, value) != ("convention", "default")},
+            **{name: value for name, value in changes.items() if (name, value) != ("convention", "default")},
         }
         super().__init__(ItemTable(Path(folder) / KIND / f"{model.slug}.parquet", described, source.ids, SCHEMA))
         self.held.enter_context(kept_heap(kind))
@@ -277,7 +239,9 @@ class NoiseProbe(Probe[LabeledPicture]):
 
     def measure(self, picture: str, loaded: LabeledPicture) -> list[Json]:
         label, notes, image, masks = loaded
-        rows = noise_rows(self.model, picture, image, masks, self.mapping, label, self.settings, self.batch_size)
+        regions = [name for name in masks if name in REGIONS or self.settings.attributes]
+        variants = plan_variants(regions, self.levels, self.settings.seeds, self.settings.ablation)
+        rows = noise_rows(self.model, picture, image, masks, self.mapping, label, variants, self.batch_size)
         shared = {"model": self.model.name, "source_id": picture, "label": label, "notes": notes}
         return [{**shared, **row} for row in rows]
 
@@ -289,15 +253,11 @@ def noise_rows(
     masks: dict[str, np.ndarray],
     mapping: LabelMapping,
     label: int,
-    settings: NoiseSettings,
+    variants: Sequence[Variant],
     batch_size: int,
 ) -> list[Json]:
-    """The model's predictions for one picture and all its variants, in as few passes as the batch size allows."""
-    regions = [name for name in masks if name in REGIONS or settings.attributes]
-    variants = [
-        Variant("clean", None, "none"),
-        *plan_variants(regions, settings.levels, settings.seeds, settings.ablation),
-    ]
+    """The model's predictions for one picture, as it is and in all variants, in as few passes as possible."""
+    variants = [Variant("clean", None, "none"), *variants]
     pixels = torch.from_numpy(picture).to(model.device).permute(2, 0, 1).float().div_(255)
     placed = {name: torch.from_numpy(mask).to(model.device) for name, mask in masks.items()}
 

@@ -129,15 +129,15 @@ class _Check:
     def _order(self, answers: Sequence[Answer]) -> tuple[str, float] | None:
         """The order of classes with which what lies on the object would be right, and that share of the originals."""
         at, labels = [], []
-        for place, (answer, truth) in enumerate(zip(answers, self.truths, strict=True)):
+        for number, (answer, truth) in enumerate(zip(answers, self.truths, strict=True)):
             index = _at_object(answer, truth)
             if index is not None and truth.label is not None:
-                at.append((place, index))
+                at.append((number, index))
                 labels.append(truth.label)
         if len(at) < 4:
             return None
         classes = np.array([index for _, index in at])
-        stated = self.stated[[place for place, _ in at]]
+        stated = self.stated[[number for number, _ in at]]
         cause = suspect_order(self.model.labels, self.mapping, classes, np.array(labels), stated)
         if cause is None:
             return None

@@ -15,11 +15,11 @@ from unswayed.choices import (
     Option,
     Precision,
     TransformName,
-    check_choice,
     option,
 )
-from unswayed.errors import UserError
 from unswayed.jobs import EngineSettings
+
+LIMIT = Option("Only the first N scenes.", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,34 +30,20 @@ class EvaluateSettings(EngineSettings):
         "own", "The preprocessing: each model's `own`, or the `paper`'s (resize to 256, crop to 224)."
     )
     precision: Precision | None = option(None, "Of the networks [default: fp32 on a CPU, bf16 on a GPU].")
-    batch_size: int | None = option(None, "Pictures per batch [default: what fits in memory].")
+    batch_size: int | None = option(None, "Pictures per batch [default: what fits in memory].", least=1)
     workers: int | None = option(
         None, "Threads that decode pictures for each GPU [default: as many as there are cores]."
     )
     groups: str | Path | None = option(None, 'JSON file of class groups: {"dog": ["beagle", …], …}.', metavar="FILE")
-    limit: int | None = option(None, "Only the first N scenes.")
+    limit: int | None = option(None, LIMIT)
     repeats: int = option(0, "Ask about each original N more times: the model's own noise.", "N", least=0)
     budget: str | None = option(
         None, "The most that `openai:` models may ask in this run: `requests=500`, `tokens=200000` or both."
     )
     concurrency: int = option(4, "Questions to a server at the same time.", "N", least=1, most=64)
-    rate: float | None = option(None, "The most questions to a server in a minute.", "N")
+    rate: float | None = option(None, "The most questions to a server in a minute.", "N", least=0.001)
     timeout: float = option(60.0, "Seconds to wait for a server's answer.", "SECONDS", least=0.1)
     verify: bool = option(False, "Run all checks of `unswayed verify` first, not only the file hashes.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("transform", self.transform, TransformName)
-        if self.precision is not None:
-            check_choice("precision", self.precision, Precision)
-        for name, value in (("batch size", self.batch_size), ("limit", self.limit)):
-            if value is not None and value < 1:
-                raise UserError(f"the {name} is {value}", allowed="1 or more")
-        least = {"repeats": 0, "concurrency": 1, "timeout": 0.1, "rate": 0.001}
-        for name, number in least.items():
-            value = getattr(self, name)
-            if value is not None and not number <= value:
-                raise UserError(f"the setting {name} is {value}", allowed=f"{number:g} or more")
 
     def on_card(self) -> dict[str, object]:
         """Return the settings that a card contains: those that determine which predictions it describes."""
@@ -67,7 +53,6 @@ class EvaluateSettings(EngineSettings):
 
 
 NORMS = ("linf", "l2", "both")
-LIMIT = Option("Only the first N scenes.")
 SAMPLE = Option("N random scenes, evenly over the classes.", metavar="N")
 CLASSES = Option("Only these classes: names, WNIDs or indices separated by commas.")
 FRAME = Option("How photographs are cropped or squeezed to a square.")
@@ -79,7 +64,7 @@ class SensitivitySettings(EngineSettings):
 
     norm: str = option("linf", "Noise by standard deviation (`linf`), norm (`l2`), or `both`.", values=NORMS)
     levels: str | None = option(None, "Such as `30,60,90` [default: the published levels].")
-    seeds: int = option(1, "Number of noise samples per level.")
+    seeds: int = option(1, "Number of noise samples per level.", least=1)
     saliency: str | None = option(
         None, "Also compare heat maps with the object's mask: `layercam`, `gradcam`, ….", metavar="METHOD"
     )
@@ -124,7 +109,7 @@ class DistributionSettings(EngineSettings):
     inception: Path | str | None = option(None, "The Inception weights [default: the fetched ones].", metavar="FILE")
     adapt: bool = option(True, "Accuracy before and after batch-norm adaptation.")
     out_above: float = option(0.7, "The AUROC above which a set is out.", least=0.5, most=1)
-    limit: int | None = option(None, "Only the first N photographs.")
+    limit: int | None = option(None, "Only the first N photographs.", least=1)
     resamples: int = option(500, "Resamples of the photographs.", least=20)
     level: float = option(0.95, "Of the intervals.")
 

@@ -41,8 +41,8 @@ from .contract import REPEATED, SANITY, check_answers, check_originals, sanity_s
 from .heat import Region, shared_regions
 from .measures import best_channels, suspects
 from .model_cards import sentences_in
+from .noise import CHANGES, NoiseProbe, choose_levels
 from .noise import SCHEMA as NOISE_SCHEMA
-from .noise import NoiseProbe, NoiseSettings
 from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
 from .saliency import SCHEMA as SALIENCY_SCHEMA
 from .saliency import MaskedPicture, SaliencyProbe, opened_pictures
@@ -113,13 +113,14 @@ def run_study(
     if len(set(models)) != len(models) or not models:
         raise UserError(f"the models are {', '.join(models) or 'none'}", allowed="one or more different models")
     closer = settings.spurious or settings.channels is not None
-    probes = StudyProbes(spec, Path(folder), NoiseSettings.of(settings), settings)
+    choose_levels(settings.norm, settings.levels)  # wrong ones are refused at once
+    probes = StudyProbes(spec, Path(folder), settings)
     pictures, is_benchmark = probes.pictures
     if is_benchmark and closer:
         raise UserError("--spurious and --channels need a source of photographs", allowed="sample, folder:PATH, …")
     study = Study(Path(folder), pictures.labels.classes, [], [])
     if not is_benchmark:
-        _require_same(study.folder, probes.noise)
+        _require_same(study.folder, settings)
     if settings.convention == "released":
         study.notes.append(RELEASED)
     kinds = probes.kinds
@@ -159,13 +160,12 @@ def _record(study: Study, name: str, results: Mapping[str, ProbeResult | str | N
     return None not in results.values()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class StudyProbes:
     """Opens the pictures and the models of a study, in this process or in another one; keeps one model open."""
 
     spec: str
     folder: Path
-    noise: NoiseSettings
     settings: SensitivitySettings
     opened: dict[str, Classifier] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
@@ -216,7 +216,7 @@ class StudyProbes:
 
             def probe(copy: Classifier) -> Probe:
                 if kind == "noise":
-                    return NoiseProbe(copy, pictures, self.folder, self.noise, self.settings.batch_size)  # type: ignore[arg-type]
+                    return NoiseProbe(copy, pictures, self.folder, self.settings)  # type: ignore[arg-type]
                 return SaliencyProbe(copy, pictures, self.folder, self.method, self.settings.frame)
 
             models = copies(opened, lanes if on_cpu else 1, len(pictures), opened.nbytes)
@@ -286,7 +286,7 @@ def _cards(folder: Path, kind: str) -> dict[str, dict[str, object]]:
     return {slug: card.get("settings") or {} for slug, card in cards.items()}
 
 
-def _require_same(folder: Path, settings: NoiseSettings) -> None:
+def _require_same(folder: Path, settings: SensitivitySettings) -> None:
     """Refuse a folder with results in another framing or convention: its tables and pictures would mix two of them."""
     for kind, option in itertools.product(("noise", "saliency"), ("frame", "convention")):
         chosen = getattr(settings, option)
@@ -300,7 +300,7 @@ def _require_same(folder: Path, settings: NoiseSettings) -> None:
 
 
 _ORIGINAL = "/original/0"
-_OWN = frozenset(("probe", "source", "method", "benchmark", *(declared.name for declared in fields(NoiseSettings))))
+_OWN = frozenset(("probe", "source", "method", "benchmark", "levels", *CHANGES))
 
 
 def _opened(spec: str, chosen: Json) -> tuple[Source | Benchmark, bool]:

@@ -213,11 +213,11 @@ def check_column(values: pa.ChunkedArray, column: Column, where: str, run: str |
         raise UserError(f"{where}, row {row + first} has no value", run=run)
     if column.kind in ("integer", "number") and len(values) > values.null_count:
         # Arrow imports pandas, for a second, when it compares with a number: so only where something is outside.
-        found = compute.min_max(values).as_py()
+        ends = compute.min_max(values).as_py()
         low, high = column.lowest, column.highest
         for outside, limit in (
-            (compute.less, low if low is not None and found["min"] < low else None),
-            (compute.greater, high if high is not None and found["max"] > high else None),
+            (compute.less, low if low is not None and ends["min"] < low else None),
+            (compute.greater, high if high is not None and ends["max"] > high else None),
         ):
             if limit is not None:
                 row = compute.index(outside(values, limit), True).as_py()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from unswayed.choices import DEVICES, option
+from unswayed.choices import DEVICES, check_settings, option
 from unswayed.errors import UserError, unknown
 from unswayed.registry import Part, Registry
 
@@ -75,6 +75,7 @@ class EngineSettings:
     device: str | None = option(None, DEVICES)
 
     def __post_init__(self) -> None:
+        check_settings(self)
         if self.engine not in ENGINES:
             raise unknown("engine", self.engine, ENGINES)
         if self.address is not None and not ENGINES.part(self.engine).facts.get("address"):
@@ -83,8 +84,6 @@ class EngineSettings:
                 f"the engine {self.engine} has no address, and {self.address} is given",
                 allowed=f"an address for the engine {' or '.join(reached)}",
             )
-        if self.per_gpu < 1:
-            raise UserError(f"{self.per_gpu} processes per GPU", allowed="1 or more")
         if self.shard is not None:
             shard_of(self.shard)
 
@@ -216,7 +215,7 @@ def run_tasks(
 
     settings = EngineSettings() if settings is None else settings
     if workers < 1:
-        raise UserError(f"{workers} workers", allowed="1 or more")
+        raise UserError(f"the number of workers is {workers}", allowed="1 or more")
     places: Sequence[str | None] = devices or [None] * workers
     here = len(places) == 1 and ENGINES.part(settings.engine).facts.get("this_process", False)
     packed = None if here and not apart else _packed(worker, optional=here)

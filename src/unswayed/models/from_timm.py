@@ -42,7 +42,9 @@ REMOTE = ("hf-hub:", "hf_hub:", "local-dir:")
 def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: str | None) -> Classifier:
     """A timm model under its own data config; pretrained unless a checkpoint is given."""
     if spec.options.get("weights", "none") != "none":
-        raise UserError(f"weights={spec.options['weights']}", allowed="weights=none: random weights, to be trained")
+        raise UserError(
+            f"the option weights is '{spec.options['weights']}'", allowed="weights=none: random weights, to be trained"
+        )
     if not spec.name.startswith(REMOTE) and not timm.is_model(spec.name):
         raise unknown("model in timm", spec.name, timm.list_models(), run="python -c 'import timm; timm.list_models()'")
     keywords = {name: _literal(value) for name, value in spec.options.items() if name not in OWN}

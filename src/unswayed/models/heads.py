@@ -60,10 +60,13 @@ class Training:
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch_size < 1:
-            raise UserError(f"epochs {self.epochs}, batch size {self.batch_size}", allowed="1 or more")
+            raise UserError(
+                f"there are {self.epochs} epochs of batches of {self.batch_size}", allowed="1 or more of both"
+            )
         if not (self.learning_rate > 0 and self.weight_decay >= 0 and 0 < self.validation < 1):
             raise UserError(
-                f"learning rate {self.learning_rate}, weight decay {self.weight_decay}, validation {self.validation}",
+                f"the learning rate is {self.learning_rate}, the weight decay {self.weight_decay}, the share held out "
+                f"{self.validation}",
                 allowed="a learning rate above 0, a weight decay of 0 or more, a validation share between 0 and 1",
             )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unswayed.errors import UserError, unknown
+from unswayed.errors import UserError, some, unknown
 from unswayed.files.records import fits
 from unswayed.files.whole import read_json, read_names
 from unswayed.labels import (
@@ -142,8 +142,8 @@ def map_objects(
 
 def _no_counterpart(model: LabelSpace, missing: Sequence[str]) -> UserError:
     return UserError(
-        f"the model's label space {model.name!r} ({len(model)} classes, as {_some(model.classes)}) has no "
-        f"counterpart for {len(missing)} of the benchmark's classes: {_some(missing)}",
+        f"the model's label space {model.name!r} ({len(model)} classes, as {some(model.classes)}) has no "
+        f"counterpart for {len(missing)} of the benchmark's classes: {some(missing)}",
         allowed="a model whose classes have the benchmark's names or WNIDs; or ?labels=FILE with the names in the "
         "order of the model's outputs; or --groups FILE with {class: [the model's classes]}",
     )
@@ -274,7 +274,3 @@ def _by_groups(model: LabelSpace, target: LabelSpace, groups: Groups) -> list[tu
     if twice:
         raise UserError(f"the grouping uses {model.classes[min(twice)]!r} for more than one class")
     return members
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (" …" if len(names) > 5 else "")

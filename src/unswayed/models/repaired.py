@@ -168,7 +168,10 @@ def check_architecture(architecture: Architecture, where: str) -> None:
     # The detectors and segmenters of torchvision fetch weights of their backbones, also if they are built without
     # weights; timm downloads a name with a colon (`hf-hub:…`) from a hub.
     if not (name in classifiers() if library == "torchvision" else library == "timm" and ":" not in name):
-        raise UserError(f"{where}: {library} {name[:LONGEST]}", allowed="a classifier's name in timm or torchvision")
+        raise UserError(
+            f"{where} names the network '{name[:LONGEST]}' of {library}",
+            allowed="a classifier's name in timm or torchvision",
+        )
     for name, value in settings.items():
         if library == "torchvision":
             allowed = name in _TORCHVISION
@@ -180,7 +183,7 @@ def check_architecture(architecture: Architecture, where: str) -> None:
             allowed = allowed and isinstance(value, (int, float)) and abs(value) <= LARGEST
         if not allowed:
             raise UserError(
-                f"{where}: the setting '{name[:LONGEST]}'",
+                f"{where} has the setting '{name[:LONGEST]}'",
                 allowed=f"settings of the network; true, false, numbers up to {LARGEST}, texts up to {LONGEST} letters",
             )
 

@@ -220,7 +220,7 @@ def _value(name: str, text: str) -> int | float | bool | str | tuple[float, ...]
             numbers = [float(number) for number in text.split(",")]
             return numbers[0] if len(numbers) == 1 else tuple(numbers)
     except KeyError:
-        raise UserError(f"{name}={text}", allowed=f"{name}=yes or {name}=no") from None
+        raise UserError(f"the option {name} is '{text}'", allowed=f"{name}=yes or {name}=no") from None
     except ValueError:
         raise UserError(f"{name}={text} is not a number", allowed=f"{name}=256, {name}=0.5,0.5,0.5 …") from None
     return text

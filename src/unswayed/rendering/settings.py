@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, SamplerName, check_choice, option
+from unswayed.choices import DEVICE, Frame, GuidanceName, Option, Precision, SamplerName, check_settings, option
 from unswayed.errors import UserError
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.registry import Part, Registry
@@ -97,7 +97,10 @@ class RenderSettings:
         read=parse_facts,
     )
     steps: int | None = option(
-        None, "Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100]."
+        None,
+        "Steps over the whole noise schedule [default: 32 with `dpm`, otherwise the paper's 100].",
+        least=1,
+        most=1000,
     )
     sampler: SamplerName | None = option(None, "The diffusion sampler [default: auto].")
     guidance: GuidanceName | None = option(
@@ -121,27 +124,19 @@ class RenderSettings:
         "otherwise `diffusion`.",
     )
     frame: Frame = option("object", "How photographs are cropped or squeezed to a square.")
-    size: int = option(256, "Width and height of the pictures.", flags=("--pixels",))
-    seed: int = option(0, "Random seed.")
+    size: int = option(256, "Width and height of the pictures.", flags=("--pixels",), least=16, most=4096)
+    seed: int = option(0, "Random seed.", least=0, most=2**63 - 1)
 
     def __post_init__(self) -> None:
         uses = self.uses  # an unknown renderer is refused first
         if self.removal == "auto":
             object.__setattr__(self, "removal", "diffusion" if self.has_network else "patches")
-        check_choice("framing", self.frame, Frame)
-        check_range("size", self.size, 16, 4096)
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"the seed is {self.seed}", allowed="0 to 2⁶³ - 1")
         if unused := [name for name in OPTIONS if name not in uses and getattr(self, name) is not None]:
             raise UserError(
                 f"the renderer {self.renderer} has no use for {', '.join(unused)}",
                 allowed=", ".join((*uses, "device")),
             )
-        if self.steps is not None:
-            check_range("steps", self.steps, 1, 1000)
-        for name, choices in {"sampler": SamplerName, "guidance": GuidanceName, "precision": Precision}.items():
-            if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), choices)
+        check_settings(self)
 
     @property
     def has_network(self) -> bool:
@@ -165,11 +160,6 @@ def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace
 def removal_of(settings: RenderSettings) -> Removal:
     """The removal method of the settings."""
     return open_removal(settings.removal, settings.device)
-
-
-def check_range(name: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise UserError(f"{name} is {value}", allowed=f"{least} to {most}")
 
 
 def open_renderer(

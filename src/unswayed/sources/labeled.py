@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from unswayed.errors import UserError, check_known
+from unswayed.errors import UserError, check_known, some
 from unswayed.files.whole import read_lines
 from unswayed.labels import LabelSpace, imagenet, nearly_equal, own
 
@@ -147,9 +147,8 @@ def label_space(labels: Iterable[str | None], space: str = "auto") -> LabelSpace
     if not missing:
         return imagenet()
     if space == "imagenet-1k" or all(_WNID.fullmatch(name) for name in names):
-        shown = ", ".join(missing[:10]) + (" …" if len(missing) > 10 else "")
         raise UserError(
-            f"{len(missing)} of {len(names)} classes are not in ImageNet-1k: {shown}",
+            f"{len(missing)} of {len(names)} classes are not in ImageNet-1k: {some(missing)}",
             allowed="WNIDs, class names or indices of ImageNet-1k, or the option space=own",
         )
     return own(names)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, overload
 
-from unswayed.errors import BadPicture, UserError, unknown
+from unswayed.errors import BadPicture, UserError, some, unknown
 from unswayed.files.whole import sha256
 from unswayed.labels import LabelSpace, choose
 from unswayed.scene import Scene
@@ -158,9 +158,7 @@ class Source:
             wanted = set(choose(self.labels, classes))
             entries = tuple(entry for entry in entries if entry.label in wanted)
             if not entries:
-                names = list(self.class_counts)
-                more = f", … ({len(names)} in total)" if len(names) > 40 else ""
-                present = ", ".join(names[:40]) + more or "none has a label"
+                present = some(self.class_counts, 40) or "none has a label"
                 raise UserError(f"no scene of '{self.spec}' has one of the classes {classes}", allowed=present)
         remarks: tuple[str, ...] = ()
         for name in given:
@@ -271,7 +269,7 @@ def repeated_photographs(scenes: Iterable[tuple[str, Hashable, int | None]]) -> 
     ):
         groups = [group for group in several if (len(set(group.values())) > 1) == mixed]
         if groups:
-            shown = ", ".join(" = ".join(list(group)[:3]) for group in groups[:3]) + " …" * (len(groups) > 3)
+            shown = some((" = ".join(list(group)[:3]) for group in groups), 3)
             warnings.append(f"{sum(map(len, groups))} scenes {meaning}: {shown}")
     return warnings
 

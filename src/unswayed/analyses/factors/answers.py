@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from unswayed.errors import UserError, check_known
+from unswayed.errors import UserError, check_known, some
 from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column, column_names, read_checked
 from unswayed.files.text_tables import csv_names, read_csv
@@ -215,8 +215,7 @@ def result_files(
         if tables := {path.parent.parent.name: path for path in sorted(tree.glob(pattern))}:
             return tables
         there = sorted({str(path.relative_to(tree)) for path in tree.glob(f"*/*_factor/*/*/{FILE}*.csv")})
-        shown = ", ".join(there[:6]) + (f", … ({len(there)} in all)" if len(there) > 6 else "")
-        raise UserError(f"{tree} contains no table {pattern}", allowed=shown or "the published folder `results`")
+        raise UserError(f"{tree} contains no table {pattern}", allowed=some(there) or "the published folder `results`")
     files = {file.stem: file for file in sorted(path.glob("*.csv")) if not file.name.startswith(".")}
     results = {name: file for name, file in files.items() if _is_results(file)}
     if results and len(results) < len(files):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from unswayed.choices import GuidanceName
-from unswayed.errors import UserError, check_known
+from unswayed.errors import UserError, check_known, some
 from unswayed.files.tensor_files import read_tensor_file
 from unswayed.files.whole import Json
 from unswayed.models.runtime import true_float32
@@ -87,8 +87,8 @@ class Network:
         # Contiguous, since a compiled network is compiled again for another layout.
         times = torch.as_tensor(t, dtype=torch.float32, device=x.device).expand(x.shape[0]).contiguous()
         if (self.classes is None) != (y is None):
-            classes = "a class for each picture" if y is None else "no classes"
-            raise UserError(f"the network {self.name} takes {classes}")
+            takes = "takes a class for each picture, and none is given" if y is None else "takes no classes"
+            raise UserError(f"the network {self.name} {takes}")
         # A loaded network computes in the original's order of operations; `on` makes it channels-last, which is faster.
         layout = torch.channels_last if self.channels_last else torch.preserve_format
         inputs = x.to(self.dtype, memory_format=layout)
@@ -171,9 +171,8 @@ def refuse_broken(module: nn.Module, name: str) -> None:
     """Raises UserError if a weight is not finite."""
     broken = [key for key, value in module.state_dict().items() if not bool(value.isfinite().all())]
     if broken:
-        shown = ", ".join(broken[:3]) + (" …" if len(broken) > 3 else "")
         raise UserError(
-            f"the weights of {name} hold NaN or infinity in {len(broken)} tensors: {shown}",
+            f"the weights of {name} hold NaN or infinity in {len(broken)} tensors: {some(broken, 3)}",
             allowed="finite numbers",
             run="unswayed weights fetch NAME, or train again",
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from unswayed.choices import DEVICE, option
+from unswayed.choices import DEVICE, check_settings, option
 from unswayed.errors import UserError
 from unswayed.files.whole import PART, Json, read_json, remove_file, write_json
 
@@ -31,29 +31,23 @@ class Recipe:
     average (Karras et al. 2024); perceptual: of the critic's distance, if there is a critic.
     """
 
-    steps: int = option(17500, "Total number of optimizer steps.")
-    batch: int = option(128, "Batch size.")
+    steps: int = option(17500, "Total number of optimizer steps.", least=1)
+    batch: int = option(128, "Batch size.", least=1)
     lr: float = option(2e-3, "Peak learning rate.")
-    warmup: int = option(300, "Number of warm-up steps.")
-    decay: float = option(0.5, "Share of the steps in which the learning rate decays to zero.")
+    warmup: int = option(300, "Number of warm-up steps.", least=1)
+    decay: float = option(0.5, "Share of the steps in which the learning rate decays to zero.", least=0, most=1)
     near: float = 0.92
     spread: float = 0.02
     ema: float = 0.05
     doubt_weight: float = 0.02
-    perceptual: float = option(0.04, "Weight of the perceptual loss.")
-    held_out: int = option(50, "Number of photographs held out for validation.")
+    perceptual: float = option(0.04, "Weight of the perceptual loss.", least=0)
+    held_out: int = option(50, "Number of photographs held out for validation.", least=0)
     seed: int = option(0, "Random seed of the weights, the crops and the noise.")
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch", 1), ("warmup", 1), ("held_out", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} is {getattr(self, name)}", allowed=f"{least} or more")
+        check_settings(self)
         if not 0 < self.lr <= 1:
             raise UserError(f"the learning rate is {self.lr}", allowed="above 0, at most 1")
-        if not 0 <= self.decay <= 1:
-            raise UserError(f"decay is {self.decay}", allowed="0 to 1, a share of the steps")
-        if not self.perceptual >= 0:
-            raise UserError(f"the critic's weight is {self.perceptual}", allowed="0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +63,13 @@ class TrainingSettings:
         "inception`, or a file with its tensors.",
     )
     minutes: float | None = option(None, "Stop after this time; run the same command to resume.")
-    every: int = option(1000, "Number of steps between two lines of progress.")
+    every: int = option(1000, "Number of steps between two lines of progress.", least=1)
     device: str | None = option(None, DEVICE)
     compiled: bool = option(True, "Compile the network first.", flags=("--compile/--no-compile",))
 
     def __post_init__(self) -> None:
         if self.minutes is not None and not self.minutes > 0:
             raise UserError(f"the time limit is {self.minutes:g} minutes", allowed="above 0")
-        if self.every < 1:
-            raise UserError(f"progress is to be printed every {self.every} steps", allowed="1 or more")
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

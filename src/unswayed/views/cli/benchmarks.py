@@ -13,7 +13,7 @@ import unswayed
 from unswayed.benchmark.exporting import EXPORTERS
 from unswayed.benchmark.settings import BuildSettings, ExportSettings, ImportSettings
 from unswayed.choices import Option, option
-from unswayed.errors import UserError, printable
+from unswayed.errors import UserError, printable, some
 from unswayed.files.storage import address
 from unswayed.labels import imagenet
 from unswayed.sources import list_sources
@@ -65,10 +65,9 @@ def _print_built(built: BuildResult, scenes: Source) -> None:
     print(f"{where}: {built.sources} scenes, {rows} pictures ({made}, {built.seconds:.1f} s)")
     if built.unfinished:
         print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
-    classes = ", ".join(f"{name} {number}" for name, number in list(built.classes.items())[:20])
-    more = " …" if len(built.classes) > 20 else ""
+    classes = some((f"{name} {number}" for name, number in built.classes.items()), 20)
     count = f"{len(built.classes)} class{'es' * (len(built.classes) != 1)}"
-    print(printable(f"{count}: {classes}{more}") if built.classes else "no scene has a label")
+    print(printable(f"{count}: {classes}") if built.classes else "no scene has a label")
     for why, edits in _skipped(built).items():
         print(printable(f"skipped: {', '.join(edits)}: {why}"))
     warn(built.warnings)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, is_dataclass, replace
 from keyword import iskeyword
 from pathlib import Path
 from types import UnionType
@@ -17,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 from typer.core import TyperCommand
 
-from unswayed.choices import DEVICE, Option, TableFormat
+from unswayed.choices import DEVICE, Option, TableFormat, offered
 from unswayed.files.whole import write_json
 
 
@@ -70,7 +68,7 @@ def command_of(name: str, function: Callable[..., None], help: str, cls: type[Ty
     dynamic = ""
     for parameter in own.values():
         if parameter.name in settings:
-            declared += [_parameter(*offer) for offer in _offered(settings[parameter.name])]
+            declared += [_parameter(*offer) for offer in offered(settings[parameter.name])]
         elif get_origin(hints[parameter.name]) is Annotated and callable(hints[parameter.name].__metadata__[0]):
             dynamic = parameter.name
             declared += hints[dynamic].__metadata__[0]()
@@ -116,26 +114,6 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title:
     print(format_table(polars.DataFrame(rows, headings, orient="row", infer_schema_length=None), title=title), end="")
 
 
-def _offered(kind: Any) -> Iterator[tuple[Field[object], object, Option]]:
-    """Each field that has an option, with its type and that option."""
-    hints = get_type_hints(kind, localns=_Names(kind))
-    for field in fields(kind):
-        if "option" in field.metadata:
-            yield field, hints[field.name], field.metadata["option"]
-
-
-class _Names(dict[str, object]):
-    """The names in the modules of a settings class; those imported only for type checkers stand for `object`."""
-
-    def __init__(self, kind: type) -> None:
-        super().__init__(vars(builtins))
-        for base in reversed(kind.__mro__):
-            self.update(vars(sys.modules[base.__module__]))
-
-    def __missing__(self, name: str) -> object:
-        return object
-
-
 def _parameter(field: Field[object], declared: object, option: Option) -> inspect.Parameter:
     kind = _readable(declared, option)
     default = None if any(get_origin(member) is list for member in get_args(kind)) else field.default
@@ -175,7 +153,7 @@ def _holds_several(kind: object) -> bool:
 def _chosen(kind: Any, given: Mapping[str, object]) -> object:
     """The settings that the command line gives."""
     values = {}
-    for field, _, option in _offered(kind):
+    for field, _, option in offered(kind):
         value = given[_name(field, option)]
         if value is None and field.default is not None:
             continue

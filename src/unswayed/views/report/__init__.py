@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from unswayed.choices import LEAVE_OUT, Draw, LeftOut, check_choice, option
+from unswayed.choices import LEAVE_OUT, Draw, LeftOut, option
 from unswayed.errors import UserError
 
 
@@ -48,16 +48,11 @@ class ReportSettings:
         flags=("--name",),
         read=_names,
     )
-    flips: int = option(36, "Number of right-to-wrong flips to show.")
+    flips: int = option(36, "Number of right-to-wrong flips to show.", least=0)
     draw: Draw = option("even", "Which flips: those that lost most probability, or an even sample of models and edits.")
-    heat_maps: int = option(36, "Number of flips with heat maps; 0 loads no model.")
+    heat_maps: int = option(36, "Number of flips with heat maps; 0 loads no model.", least=0)
     trust: bool = option(
         False, "For heat maps: open models named in PREDICTIONS that run code or use the network.", flags=("--trust",)
     )
     resamples: int = option(1000, "Number of bootstrap resamples.", least=20)
     seed: int = option(0, "Random seed of the resamples and of the choice of flips.")
-
-    def __post_init__(self) -> None:
-        check_choice("draw", self.draw, Draw)
-        if self.flips < 0 or self.heat_maps < 0:
-            raise UserError(f"flips is {self.flips}, heat_maps {self.heat_maps}", allowed="0 or more")
