@@ -45,9 +45,10 @@ import pyarrow.parquet as pq
 import torch
 
 import unswayed
+from unswayed.analyses.distances import frechet_distance, kernel_distance
 from unswayed.benchmark.quality import BANDS, band_amplitudes, glcm_measures
 from unswayed.edits.geometry import resized
-from unswayed.evaluation.feature_networks import frechet_distance, kernel_distance, open_inception, open_lpips
+from unswayed.evaluation.feature_networks import open_inception, open_lpips
 from unswayed.jobs.resources import one_thread
 from unswayed.rendering.networks.loading import load_network
 from unswayed.rendering.removal import open_removal

@@ -12,6 +12,7 @@ import polars as pl
 from unswayed.evaluation.facts import ORIGINAL
 
 from . import Row, schema
+from .distances import frechet_distance, kernel_distance
 from .statistics.paired import IntervalSettings, estimates, percentiles, resample_weights
 
 SCORES = {"energy": "Energy", "gradnorm": "GradNorm"}  # column -> title
@@ -185,8 +186,6 @@ def background_table(scores: pl.DataFrame, *, level: float = 0.95, seed: int = 0
 
 def distance_table(features: pl.DataFrame, reference: str = ORIGINAL) -> pl.DataFrame:
     """One row per set but the reference: n, FID and KID against the reference, KID's deviation, and a warning."""
-    from unswayed.evaluation.feature_networks import frechet_distance, kernel_distance
-
     sets = {
         name: np.stack([np.asarray(vector, dtype=np.float32) for vector in part["features"].to_list()])
         for (name,), part in features.group_by("set", maintain_order=True)

@@ -20,7 +20,6 @@ from unswayed.rendering.training.perceptual import known_inception
 
 INCEPTION = "inception"
 FEATURES = 2048
-KID_SUBSETS, KID_LARGEST = 100, 1000
 
 
 def inception_file(given: str | Path | None = None) -> Path:
@@ -94,27 +93,6 @@ def _convolutions() -> list[str]:
     with torch.device("meta"):
         network = torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False)
     return [name.removesuffix(".conv") for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
-
-
-def frechet_distance(features: np.ndarray, reference: np.ndarray) -> float:
-    """FID (Heusel et al. 2017) of (N, D) and (M, D) features; biased upwards where N or M is below some thousands."""
-    from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
-
-    statistics = (fid_features_to_statistics(torch.from_numpy(np.asarray(each))) for each in (features, reference))
-    return float(fid_statistics_to_metric(*statistics, False)[KEY_METRIC_FID])
-
-
-def kernel_distance(features: np.ndarray, reference: np.ndarray, seed: int = 2020) -> tuple[float, float]:
-    """KID (Bińkowski et al. 2018) and its standard deviation over subsets; unbiased, so fit for few pictures."""
-    from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, KEY_METRIC_KID_STD, kid_features_to_metric
-
-    size = min(len(features), len(reference), KID_LARGEST)
-    # A subset as large as the set itself would always be the same one.
-    size = max(2, size if size == KID_LARGEST else size * 3 // 4)
-    sets = [torch.from_numpy(np.asarray(vectors)) for vectors in (features, reference)]
-    how = {"kid_subsets": KID_SUBSETS, "kid_subset_size": size, "rng_seed": seed, "verbose": False}
-    distance = kid_features_to_metric(*sets, **how)
-    return float(distance[KEY_METRIC_KID_MEAN]), float(distance[KEY_METRIC_KID_STD])
 
 
 LPIPS = "lpips-alex"

@@ -125,7 +125,7 @@ class RenderSettings:
     )
     frame: Frame = option("object", "How photographs are cropped or squeezed to a square.")
     size: int = option(256, "Width and height of the pictures.", flags=("--pixels",), least=16, most=4096)
-    seed: int = option(0, "Random seed.", least=0, most=2**63 - 1)
+    seed: int = option(0, "Random seed.", least=0)
 
     def __post_init__(self) -> None:
         uses = self.uses  # an unknown renderer is refused first
@@ -137,6 +137,8 @@ class RenderSettings:
                 allowed=", ".join((*uses, "device")),
             )
         check_settings(self)
+        if self.seed >= 2**63:
+            raise UserError(f"the setting seed is {self.seed}", allowed="0 to 2⁶³ - 1")
 
     @property
     def has_network(self) -> bool:
