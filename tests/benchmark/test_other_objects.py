@@ -141,6 +141,7 @@ def test_hidden_objects_are_left_out_and_damaged_records_are_refused() -> None:
             read_objects(damaged, "row 7")
 
 
+WEATHERS = ("fog", "rain", "snow", "night", "shadow", "sun")
 WEATHER = """
 name = "weather"
 edits = ["original", {edits}]
@@ -158,9 +159,11 @@ chain = [{{ edit = "background", kind = "random" }}, {{ edit = "relight" }}]
 def two_worlds(tmp_path_factory: pytest.TempPathFactory) -> list[Benchmark]:
     """The same pictures of photographs that differ in the color of their object alone, which shows where it is."""
     folder, made = tmp_path_factory.mktemp("weather"), []
-    kinds = itertools.product(("fog", "rain", "snow", "night", "shadow", "sun"), ("object", "background", "both"))
-    edits = ", ".join(f'"{name}(where={where})=4"' for name, where in kinds)
-    (folder / "weather.toml").write_text(WEATHER.format(edits=edits))
+    kinds = itertools.product(WEATHERS, ("object", "background", "both"))
+    edits = [f"{name}(where={where})=4" for name, where in kinds]
+    edits += ["lighting(where=both)=1", "blur(where=object)=3", "color(hue=120)", "size-full"]
+    edits += ["size-0.05", "position", "direction-small", "reinsertion", "background-checker"]
+    (folder / "weather.toml").write_text(WEATHER.format(edits=json.dumps(edits)[1:-1]))
     for world in ("one", "two"):
         file = write_objects(folder / world, count=2, wide=256, high=256)
         if world == "two":
@@ -174,7 +177,7 @@ def two_worlds(tmp_path_factory: pytest.TempPathFactory) -> list[Benchmark]:
     return made
 
 
-def test_masks_and_boxes_are_those_of_the_pixels_under_weather_and_relight(two_worlds: list[Benchmark]) -> None:
+def test_masks_and_boxes_are_those_of_the_pixels_after_every_kind_of_edit(two_worlds: list[Benchmark]) -> None:
     rows = [[row for row in world.manifest.to_pylist() if row["mask_path"]] for world in two_worlds]
     originals = {row["source_id"]: row for row in rows[0] if row["edit"] == "original"}
     for row, twin in zip(*rows, strict=True):
@@ -184,9 +187,8 @@ def test_masks_and_boxes_are_those_of_the_pixels_under_weather_and_relight(two_w
         assert (mask == same).all() and row["pixel_rate"] == pytest.approx((mask > 127).mean())
         differs = (one != two).any(2)
         assert differs[mask > 127].all() and not differs[mask == 0].any(), row["sample_id"]
-        if row["edit"] == "relit":  # on another photograph, with the objects of that one
-            for other in read_objects(row["objects"], "row"):
-                visible = run_length_mask(other.mask, 256, 256) > 0
-                assert other.box == box_of(visible) and not (visible & (mask > 127)).any()
-        elif row["edit"] != "moved":
+        for other in read_objects(row["objects"], "row"):
+            visible = run_length_mask(other.mask, 256, 256) > 0
+            assert other.box == box_of(visible) and not (visible & (mask > 127)).any(), row["sample_id"]
+        if row["edit"].split("-")[0] in (*WEATHERS, "lighting", "blur", "color"):
             assert row["objects"] == originals[row["source_id"]]["objects"]
