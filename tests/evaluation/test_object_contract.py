@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import unswayed
 from object_world import MODELS, write_objects
 from unswayed.evaluation import EvaluateSettings, cards, run_evaluation
+from unswayed.evaluation.contract import suspect_order
+from unswayed.labels import object_space, own
+from unswayed.models.label_mapping import map_objects
 
 SETTINGS = EvaluateSettings(device="cpu")
 
@@ -45,6 +49,14 @@ def test_each_mistake_is_named(sixty: tuple[Path, str], tmp_path: Path, name: st
     assert card["suspicion"] in done.warnings[models + name]
 
 
+def test_a_shift_is_noticed_where_breeds_are_one_class_of_the_detector() -> None:
+    coco, breeds = object_space("coco-80"), own(["beagle", "pug", "Siamese cat"])
+    mapping, labels = map_objects(coco, breeds, [0, 1, 2]), np.arange(30) % 3
+    shifted = np.array([mapping.members[label][0] + 1 for label in labels])
+    cause = suspect_order(coco, mapping, shifted, labels)
+    assert cause is not None and cause.accuracy == 1 and "shifted by 1" in cause.explanation
+
+
 @pytest.mark.parametrize("name", ["exact", "instances", "semantic"])
 def test_a_good_model_is_not_suspected(sixty: tuple[Path, str], tmp_path: Path, name: str) -> None:
     bench, models = sixty
@@ -65,8 +77,6 @@ def test_a_wrong_preprocessing_is_named(
     sixty: tuple[Path, str], tmp_path: Path, wrong: dict[str, object], shift: int, cause: str
 ) -> None:
     """A detector that takes RGB in [0, 1] and finds nothing in anything else."""
-    import numpy as np
-
     from unswayed.models import Inputs, ObjectModel, open_any
 
     exact = open_any(sixty[1] + "exact")

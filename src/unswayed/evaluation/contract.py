@@ -253,21 +253,23 @@ def suspect_order(
     pictures are correct; without it, those whose arg max is an output of the stated class.
     """
     count = len(space.classes)
-    class_of = np.full(count, -1)
-    for index, members in enumerate(mapping.members):
-        class_of[list(members)] = index
-    stated = class_of[answers] == labels if stated is None else stated
+    members = [mapping.members[label] for label in labels]
+
+    def right(outputs: np.ndarray) -> np.ndarray:
+        return np.array([output in outputs_of for output, outputs_of in zip(outputs, members, strict=True)], bool)
+
+    stated = right(answers) if stated is None else stated
     best: Cause | None = None
-    for name, meaning in _orders(space, answers, [mapping.members[label] for label in labels]):
-        guessed = class_of[meaning[answers]] == labels
+    for name, meaning in _orders(space, answers, members):
+        guessed = right(meaning[answers])
         if clearly_better(guessed, stated) and (best is None or guessed.mean() > best.accuracy):
             moved = [(int(output), int(meaning[output])) for output in np.flatnonzero(meaning != np.arange(count))]
             # A few exchanged outputs may happen to give the alphabetical order, so they are named instead.
             order = f"Its outputs seem to be {name}" if 2 * len(moved) > count else _exchanged(space, moved)
             best = Cause(f"{order}: accuracy would be {guessed.mean():.1%}", float(guessed.mean()))
-    if any(len(members) > 1 for members in mapping.members):
+    if any(len(outputs) > 1 for outputs in mapping.members):
         return best
-    truth = np.array([mapping.members[label][0] if mapping.members[label] else -1 for label in labels])
+    truth = np.array([outputs[0] if outputs else -1 for outputs in members])
     learned, fitted = _leave_one_out(answers, truth)
     # A known order is a better explanation than a table of swaps, so it is preferred unless it explains clearly less.
     if best is not None and best.accuracy >= (learned == truth).mean() - 0.1:
