@@ -147,10 +147,22 @@ OBJECT_SPACES = ("coco-80", "coco-91", "voc-20")
 
 
 @functools.cache
-def object_names() -> dict[str, str]:
-    """The COCO class that each name of a class of COCO or VOC means; names in their plain form."""
+def _object_names() -> dict[str, str]:
     rows = [row for row in _object_table() if row["annotated"] == "yes"]
-    return {plain(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
+    return {_joined(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
+
+
+def object_named(name: str) -> str | None:
+    """The COCO class that a name means as one of COCO's or VOC's, with or without spaces; None if it means none.
+
+    >>> object_named("tv-monitor"), object_named("Dining Table"), object_named("pug")
+    ('tv', 'dining table', None)
+    """
+    return _object_names().get(_joined(name))
+
+
+def _joined(name: str) -> str:
+    return plain(name).replace(" ", "")
 
 
 @functools.cache
@@ -171,8 +183,8 @@ def object_concepts(space: LabelSpace) -> tuple[str | None, ...]:
     described = object_concepts(imagenet())
     names = [plain(name) for name in imagenet().classes]
     known = {name: concept for name, concept in zip(names, described, strict=True) if names.count(name) == 1}
-    known |= {**dict(zip(imagenet().wnids, described, strict=True)), **object_names()}
-    return tuple(known.get(plain(name)) for name in space.classes)
+    known |= dict(zip(imagenet().wnids, described, strict=True))
+    return tuple(object_named(name) or known.get(plain(name)) for name in space.classes)
 
 
 def choose(space: LabelSpace, spec: str | Sequence[int | str]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ from unswayed.labels import (
     LabelSpace,
     imagenet,
     object_concepts,
-    object_names,
+    object_named,
     object_space,
     own,
     plain,
@@ -126,8 +126,8 @@ def map_objects(
     for index, (name, concept) in enumerate(zip(target.classes, object_concepts(target), strict=True)):
         if concept is not None:
             meant = [at for at, other in enumerate(known) if other == concept]
-            if object_names().get(plain(name)) != concept:  # a kind of it: the same kind, or else what is of any kind
-                general = [at for at in meant if object_names().get(plain(model.classes[at])) == concept]
+            if object_named(name) != concept:  # a kind of it: the same kind, or else what is of any kind
+                general = [at for at in meant if object_named(model.classes[at]) == concept]
                 meant = [at for at in members[index] if known[at] in (None, concept)] or general
             members[index] = tuple(meant)
         elif target == imagenet():  # whose kite is a bird, and COCO's is not
@@ -177,7 +177,7 @@ def read_labels(value: object) -> LabelSpace:
     if isinstance(value, Mapping):
         return LabelSpace.from_json(dict(value))
     if isinstance(value, list):
-        return own(map(str, value))
+        return _listed(map(str, value))
     path = Path(str(value)).expanduser()
     if not os.path.isfile(path):
         raise UserError(
@@ -189,7 +189,12 @@ def read_labels(value: object) -> LabelSpace:
         if not fits(inside, list[str] | dict[str, object]):
             raise UserError(f"{path} is not a list of class names", allowed='["cat", "dog", …] or a label space')
         return read_labels(inside)
-    return own(read_names(path, "file of labels"))
+    return _listed(read_names(path, "file of labels"))
+
+
+def _listed(names: Iterable[str]) -> LabelSpace:
+    """Classes in the order of the outputs; an output without a name, as `???` in lists of COCO's, has a placeholder."""
+    return own(f"class {at}" if plain(name) in ("", "n a") else name for at, name in enumerate(names))
 
 
 def imagenet_or(name: str, classes: Sequence[str]) -> LabelSpace:

@@ -61,9 +61,9 @@ def open_source(spec: str, limit: int | None = None, classes: str | Sequence[int
     """
     parsed = Spec.parse(spec)
     if parsed.kind not in SOURCES and Path(parsed.text).expanduser().exists():
-        raise UserError(
-            f"'{parsed.text}' is a path, not a source", allowed=f"folder:{parsed.text}, images:{parsed.text}, …"
-        )
+        kinds = ["coco"] if parsed.text.endswith(".json") else ["folder", "images"]
+        listed = ", ".join(f"{kind}:{parsed.text}" for kind in kinds)
+        raise UserError(f"'{parsed.text}' is a path, not a source", allowed=f"{listed}, …")
     source = SOURCES.load(parsed.kind)(parsed)
     if not len(source):
         raise UserError(f"'{spec}' holds no pictures")
