@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from object_world import COLORS
-from onnx_detectors import ColorNetwork, write_detector
+from onnx_detectors import ColorNetwork, OfBytes, write_detector
 from unswayed.errors import UserError
 from unswayed.labels import imagenet, object_space, own
 from unswayed.models import Answer, Inputs, ObjectModel, open_any
 from unswayed.models.box_decoding import DECODINGS, corners, suppressed
-from unswayed.models.label_mapping import map_objects
+from unswayed.models.label_mapping import map_objects, read_labels
 
 BOXES = np.array([[40.0, 60, 200, 180], [300, 10, 380, 90]], np.float32)
 
@@ -124,6 +124,16 @@ def test_label_spaces_of_objects() -> None:
     assert object_space("voc-20").classes[:2] == ("aeroplane", "bicycle")
 
 
+def test_lists_of_labels_with_gaps_and_other_spellings() -> None:
+    """Lists that come with detectors name gaps `???` and write classes without their spaces."""
+    space = read_labels(["???", "person", "tv-monitor", "N/A", "dining_table", "trafficlight"])
+    assert space.classes[0] == "class 0" and space.classes[3] == "class 3"
+    coco = object_space("coco-80")
+    members = map_objects(space, coco, [0]).members
+    named = {coco.classes[index]: group for index, group in enumerate(members) if group}
+    assert named == {"person": (1,), "tv": (2,), "dining table": (4,), "traffic light": (5,)}
+
+
 def test_classes_are_matched_by_what_they_mean() -> None:
     coco, voc = object_space("coco-80"), object_space("voc-20")
     labrador, kite = imagenet().index("Labrador retriever"), 21
@@ -170,6 +180,23 @@ def test_an_onnx_detector_finds_planted_objects(color_detector: Path) -> None:
     card = model.card()
     assert card["transform"] | {"fit": "letterbox", "score": 0.5} == card["transform"]
     assert card["origin"]["settings"]["decoding"] == "yolov10"
+
+
+@pytest.mark.parametrize(("network", "kind", "scale"), [(OfBytes, torch.uint8, 255), (ColorNetwork, torch.float16, 1)])
+def test_inputs_of_bytes_and_in_half_precision(
+    network: type[torch.nn.Module], kind: torch.dtype, scale: int, tmp_path: Path
+) -> None:
+    file = write_detector(network(), tmp_path / "colors.onnx", list(COLORS), kind)
+    image = np.full((128, 128, 3), 128, np.uint8)
+    image[30:60, 48:100] = COLORS["ball"]
+    model = open_any(f"detector:{file}?scale={scale}")
+    [answer] = model.answer([model.prepare(image)])  # type: ignore[union-attr]
+    assert answer.classes.tolist() == [2] and np.abs(answer.boxes - [[48, 30, 100, 60]]).max() <= 1.6
+
+
+def test_settings_that_change_the_boxes_are_in_the_card(color_detector: Path) -> None:
+    cards = [open_any(f"detector:{color_detector}{more}").card()["origin"] for more in ("", "?nms=0", "?shares=no")]
+    assert len({json.dumps(card) for card in cards}) == 3
 
 
 def test_what_a_file_must_state(color_detector: Path, tmp_path: Path) -> None:

@@ -37,6 +37,13 @@ class ColorNetwork(nn.Module):
         return torch.stack(rows, 1)
 
 
+class OfBytes(ColorNetwork):
+    """The same for pixels as bytes: (N, 3, S, S) uint8."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return super().forward(pixels.float() / 255)
+
+
 class WhiteSheep(nn.Module):
     """Finds the one white animal on a meadow, unless it is tiny, and calls it a sheep: (N, 3, S, S) -> (N, 1, 6)."""
 
@@ -47,11 +54,16 @@ class WhiteSheep(nn.Module):
         return torch.stack([left, top, right, bottom, score, torch.full_like(score, SHEEP)], 1)[:, None]
 
 
-def write_detector(network: nn.Module, path: Path, labels: object) -> Path:
+def write_detector(network: nn.Module, path: Path, labels: object, kind: torch.dtype = torch.float32) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            network, (torch.zeros(1, 3, 128, 128),), str(path), dynamo=True, external_data=False, verbose=False
+            network,
+            (torch.zeros(1, 3, 128, 128, dtype=kind),),
+            str(path),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
         )
     settings = {"labels": labels, "decoding": "yolov10", "score": 0.5}
     path.with_name(f"{path.name}.json").write_text(json.dumps(settings))

@@ -46,8 +46,9 @@ def checked_rows(kind: type[Record], values: Iterable[object], where: str, run: 
     return [checked(kind, value, f"{where}, row {number}", run) for number, value in enumerate(values, 1)]
 
 
-def checked(kind: type[Record], value: object, where: str, run: str | None = None) -> Record:
-    """`value` as a dataclass or another type; fields that it does not declare are ignored.
+def checked(kind: type[Record], value: object, where: str, run: str | None = None, strict: bool = True) -> Record:
+    """`value` as a dataclass or another type; fields that it does not declare are ignored. strict: whether a number
+    given as text is refused.
 
     >>> checked(list[float], [1, 2.5], "numbers.json")
     [1.0, 2.5]
@@ -59,7 +60,7 @@ def checked(kind: type[Record], value: object, where: str, run: str | None = Non
     import msgspec
 
     try:
-        return msgspec.convert(value, kind, builtin_types=(bytes,))
+        return msgspec.convert(value, kind, builtin_types=(bytes,), strict=strict)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
     path = path.rstrip("`")

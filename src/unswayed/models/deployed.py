@@ -240,13 +240,24 @@ def _whole(settings: Settings, name: str, least: int) -> int | None:
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
 
 
+_ONNX_KINDS = {"tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(float16)": np.float16}
+
+
+def _as_kind(values: np.ndarray, kind: type[np.generic]) -> np.ndarray:
+    """Values in the type of an input; integers are the nearest that the type has."""
+    if np.issubdtype(kind, np.integer):
+        values = np.clip(np.rint(values), np.iinfo(kind).min, np.iinfo(kind).max)
+    return values.astype(kind, copy=False)
+
+
 def load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
     session = open_session(path, kind="model")
     outputs = _outputs(settings, [port.name for port in session.get_outputs()])
     entry = session.get_inputs()[0]
+    kind = _ONNX_KINDS.get(entry.type, np.float32)
 
     def run(pixels: torch.Tensor) -> Sequence[Output]:
-        return session.run(outputs, {entry.name: pixels.numpy()})
+        return session.run(outputs, {entry.name: _as_kind(pixels.numpy(), kind)})
 
     return Runtime(run, f"onnxruntime {version('onnxruntime')}", entry.shape, outputs[0], _files_beside(path))
 
@@ -304,8 +315,8 @@ def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
         values, kind = pixels.numpy(), entry["dtype"]
         if np.issubdtype(kind, np.integer):
             scale, zero = entry["quantization"]
-            values = np.clip(np.rint(values / (scale or 1.0) + zero), np.iinfo(kind).min, np.iinfo(kind).max)
-        interpreter.set_tensor(entry["index"], values.astype(kind))
+            values = values / (scale or 1.0) + zero
+        interpreter.set_tensor(entry["index"], _as_kind(values, kind))
         interpreter.invoke()
         return [read(ports[output]) for output in outputs]
 

@@ -27,7 +27,7 @@ from unswayed.specs import Spec
 from .box_decoding import DECODINGS, BoxFormat, suppressed
 from .deployed import LAYOUTS, Runtime, beside, in_batches, load_onnx, load_openvino, load_tflite
 from .label_mapping import read_labels
-from .objects import SCORE, Channels, Fit, Inputs, ObjectModel
+from .objects import SCORE, Inputs, ObjectModel
 from .opening import MODELS
 
 NMS = 0.45  # the IoU above which the less certain of two boxes of a class is dropped
@@ -41,7 +41,7 @@ LOADERS: dict[str, tuple[str, Callable[..., Runtime]]] = {
 
 @dataclass(frozen=True)
 class ObjectSettings:
-    """What the file beside a detector or segmenter states; see `Inputs` and `box_decoding` for the values.
+    """What the file beside a detector or segmenter states besides its `Inputs`; see `box_decoding` for the values.
 
     label_offset: the number that the network gives to the first of the labels: 1 after a background class, -1 if the
     labels have one and the network's numbers do not. outputs: names of the outputs, for `ssd` and `lists` those of
@@ -51,12 +51,6 @@ class ObjectSettings:
 
     width: int | None = None
     height: int | None = None
-    fit: Fit = "letterbox"
-    fill: int = 114
-    channels: Channels = "RGB"
-    scale: float = 1.0
-    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
-    std: tuple[float, ...] = (1.0, 1.0, 1.0)
     layout: str | None = None
     labels: str | list[str] | Json = "coco-80"
     label_offset: int = 0
@@ -76,7 +70,7 @@ def open_object_file(
     check_known("kind of file of a detector or segmenter", [path.suffix.lower()], LOADERS)
     if device is not None and torch.device(device).type != "cpu":
         raise UserError(f"{spec.kind}: files run on the CPU, not on {device!r}", allowed="--device cpu")
-    settings = read_settings(path, spec)
+    stated, settings, where = read_settings(path, spec)
     library, load = LOADERS[path.suffix.lower()]
     MODELS.require(library)
     try:
@@ -86,9 +80,7 @@ def open_object_file(
     except Exception as error:
         raise UserError(f"{path} is not a readable {spec.kind}: {first_line(error)}") from None
     layout, wide, high = _input_of(runtime, settings, path.name)
-    inputs = Inputs(
-        wide, high, settings.fit, settings.fill, settings.channels, settings.scale, settings.mean, settings.std
-    )
+    inputs = checked(Inputs, {**stated, "width": wide, "height": high}, where, strict=False)
     run = _Run(runtime, layout, (wide, high), str(spec), settings)
     find = run.detect if task == "detect" else run.segment
     digests = [sha256(file) for file in (path, *runtime.files)]
@@ -99,28 +91,27 @@ def open_object_file(
         str(spec),
         inputs,
         settings.score if task == "detect" else 0.0,
-        origin={"library": runtime.library, "file": str(path), "settings": run.stated(layout)},
+        origin={"library": runtime.library, "file": str(path), "settings": run.stated()},
         fixed_hash=hashlib.sha256("".join(digests).encode()).hexdigest() if runtime.files else digests[0],
         nbytes=path.stat().st_size,
         leading=settings.label_offset if task == "segment" else 0,
     )
 
 
-def read_settings(path: Path, spec: Spec) -> ObjectSettings:
-    """The settings in FILE.json, overridden by the options of `spec`."""
+def read_settings(path: Path, spec: Spec) -> tuple[Json, ObjectSettings, str]:
+    """The settings in FILE.json, overridden by the options of `spec`: all as they are stated, those that are not of the
+    input, and what names them in an error."""
     file = beside(path)
     stated = read_object(file, {}) if file.is_file() else {}
-    names = [setting.name for setting in fields(ObjectSettings)]
+    names = [setting.name for kind in (ObjectSettings, Inputs) for setting in fields(kind)]
     check_known(f"setting in {file.name}", stated, names)
     check_known(f"option of {spec.kind}:", spec.options, names)
-    for name, text in spec.options.items():
-        stated[name] = text if name not in _NUMBERS else _number(name, text)
-    if stated.get("outputs") and isinstance(stated["outputs"], str):
-        stated["outputs"] = stated["outputs"].split(",")
-    for name in ("mean", "std"):
-        if name in stated and not isinstance(stated[name], list):
-            stated[name] = [stated[name]] * 3
-    settings = checked(ObjectSettings, stated, str(file) if file.is_file() else str(spec))
+    stated |= {name: {"yes": True, "no": False}.get(text, text) for name, text in spec.options.items()}
+    for name, count in (("outputs", 1), ("mean", 3), ("std", 3)):
+        if not isinstance(values := stated.get(name, []), list):
+            stated[name] = str(values).split(",") if "," in str(values) else [values] * count
+    where = str(file) if file.is_file() else str(spec)
+    settings = checked(ObjectSettings, stated, where, strict=False)
     if spec.kind == "detector" and settings.decoding is None:
         raise UserError(
             f"it is not known how the outputs of {path.name} are read",
@@ -129,20 +120,7 @@ def read_settings(path: Path, spec: Spec) -> ObjectSettings:
     check_known("decoding", [settings.decoding] if settings.decoding else [], DECODINGS)
     if not 0 <= (settings.nms or 0) <= 1:
         raise UserError(f"{path.name}: the IoU for suppression, nms, is {settings.nms}", allowed="0 to 1")
-    return settings
-
-
-_NUMBERS = ("width", "height", "fill", "scale", "mean", "std", "label_offset", "nms", "score", "shares")
-
-
-def _number(name: str, text: str) -> object:
-    if name == "shares":
-        return {"yes": True, "no": False}.get(text, text)
-    try:
-        plain = [int(number) if number == int(number) else number for number in map(float, text.split(","))]
-    except (ValueError, OverflowError):  # no number, or one that is not finite
-        raise UserError(f"the option {name} is {text!r}", allowed="a number") from None
-    return plain[0] if len(plain) == 1 else plain
+    return stated, settings, where
 
 
 def _input_of(runtime: Runtime, settings: ObjectSettings, name: str) -> tuple[str, int, int]:
@@ -171,10 +149,11 @@ class _Run:
     name: str
     settings: ObjectSettings
 
-    def stated(self, layout: str) -> Json:
+    def stated(self) -> Json:
         """The settings besides the preprocessing that determine the answers, for the card."""
         names = ("label_offset", "decoding", "box_format", "shares", "nms", "outputs")
-        return {"layout": layout, **{name: value for name in names if (value := getattr(self.settings, name))}}
+        values = {name: getattr(self.settings, name) for name in names}
+        return {"layout": self.layout, **{name: value for name, value in values.items() if value is not None}}
 
     def outputs(self, pictures: Sequence[np.ndarray], size: int | None) -> list[list[np.ndarray]]:
         """The network's outputs of each picture."""
