@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import functools
 import inspect
-import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
@@ -61,6 +60,13 @@ class Option:
     least: float | None = None
     most: float | None = None
     read: Callable[..., object] | None = None
+
+    @property
+    def range(self) -> str:
+        """The numbers that are allowed, in words; empty for any."""
+        if self.least is None:
+            return ""
+        return f"{self.least:g} or more" if self.most is None else f"{self.least:g} to {self.most:g}"
 
     def all_values(self) -> list[str]:
         return list(self.values() if callable(self.values) else self.values)
@@ -154,11 +160,9 @@ def check_settings(settings: Any) -> None:
         literals = [member for member in (kind, *get_args(kind)) if get_origin(member) is Literal]
         if isinstance(value, str) and literals:
             check_choice(declared.name.replace("_", " "), value, literals[0])
-        least = -math.inf if offer.least is None else offer.least
-        most = math.inf if offer.most is None else offer.most
-        if isinstance(value, int | float) and not least <= value <= most:
-            allowed = f"{least} or more" if most == math.inf else f"{least} to {most}"
-            raise UserError(f"the setting {declared.name} is {value}", allowed=allowed)
+        least, most = offer.least, offer.most
+        if isinstance(value, int | float) and least is not None and not least <= value <= (most or float("inf")):
+            raise UserError(f"the setting {declared.name} is {value}", allowed=offer.range)
 
 
 A = TypeVar("A", contravariant=True)

@@ -100,7 +100,7 @@ def test_the_sample_gives_tables_a_curve_and_heat_maps_and_resumes(tmp_path):
         (["-m", "lite:0", "--norm", "l3"], "no norm 'l3'"),
         (["-m", "lite:0", "--levels", "0"], "the levels are '0'"),
         (["-m", "lite:0", "--norm", "both", "--levels", "30"], "levels of one norm"),
-        (["-m", "lite:0", "--seeds", "0"], "is not in the range"),
+        (["-m", "lite:0", "--seeds", "0"], "the setting seeds is 0"),
         (["-m", "lite:0", "-m", "lite:0"], "one or more different models"),
         (["-m", "lite:0", "--measure", "presicion"], "did you mean 'precision'"),
     ],

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import typer
 from typer.core import TyperCommand
 
-from unswayed.choices import DEVICE, Option, TableFormat, offered
+from unswayed.choices import DEVICE, Option, TableFormat, check_settings, offered
 from unswayed.files.whole import write_json
 
 
@@ -119,7 +119,9 @@ def _parameter(field: Field[object], declared: object, option: Option) -> inspec
     default = None if any(get_origin(member) is list for member in get_args(kind)) else field.default
     if default is MISSING:
         default = inspect.Parameter.empty if field.default_factory is MISSING else None
-    annotation: object = Annotated[kind, typer_option(option)]
+    # Refused by the settings themselves, in the words of Python's callers.
+    words = f"{option.text()} [{option.range}]" if option.range else option.text()
+    annotation: object = Annotated[kind, typer_option(replace(option, help=words, least=None, most=None))]
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(_name(field, option), keyword, default=default, annotation=annotation)
 
@@ -160,4 +162,6 @@ def _chosen(kind: Any, given: Mapping[str, object]) -> object:
         if option.read is not None and value is not None:
             value = option.read(value)
         values[field.name] = tuple(value) if isinstance(value, list) else value
-    return kind(**values)
+    settings = kind(**values)
+    check_settings(settings)
+    return settings
