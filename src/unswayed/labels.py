@@ -87,7 +87,7 @@ class LabelSpace:
             classes, wnids = tuple(value["classes"] or ()), tuple(value.get("wnids") or ())
             if wnids and (len(wnids) != len(classes) or not all(map(_WNID.fullmatch, wnids))):
                 raise UserError(
-                    f"{where} has {len(wnids)} WNIDs for {len(classes)} classes, or they are no WNIDs",
+                    f"{where} has {len(wnids)} WNIDs for {len(classes)} classes, or some are not WNIDs",
                     allowed="one for each class, of letters, digits, '_' and '-', as in n02510455",
                 )
             return LabelSpace(value["name"], classes, wnids)

@@ -285,7 +285,7 @@ def test_class_folders_from_a_card_are_single_names(bench, tmp_path):
     card = json.loads((copied / "benchmark.json").read_text())
     card["labels"] = {"name": "own", "classes": ["a", "b"], "wnids": ["../../away", "b"]}
     (copied / "benchmark.json").write_text(json.dumps(card))
-    with pytest.raises(UserError, match="they are no WNIDs"):
+    with pytest.raises(UserError, match="some are not WNIDs"):
         export(copied, "imagefolder", tmp_path / "folders")
 
 

@@ -194,7 +194,7 @@ def test_places_that_cannot_be_and_limits_are_refused(benchmark: Path, own_model
         with pytest.raises(UserError, match="cannot write"):
             run_evaluation(benchmark, [own_models + "good"], output)
     for limit in (0, -1):
-        with pytest.raises(UserError, match=f"the limit is {limit}"):
+        with pytest.raises(UserError, match=f"the setting limit is {limit}"):
             run_evaluation(benchmark, [own_models + "good"], tmp_path / "out", EvaluateSettings(limit=limit))
 
 

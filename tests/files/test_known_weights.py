@@ -148,14 +148,14 @@ def test_a_part_that_is_already_whole_is_kept(server, tmp_path):
 
 def test_a_tampered_file_is_refused_and_removed(server, tmp_path):
     server.body = BODY[:-1] + b"!"
-    with pytest.raises(UserError, match="not what it should be"):
+    with pytest.raises(UserError, match="another file than expected"):
         fetch("net")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tampered_cache_is_found_out(server, tmp_path):
     fetch("net").write_bytes(BODY[:-1])
-    with refused(r"remove", given=r"not what it should be"):
+    with refused(r"remove", given=r"another file than expected"):
         fetch("net")
 
 
@@ -175,13 +175,13 @@ def test_a_file_without_a_published_hash_is_held_to_that_of_its_first_use(server
     assert fetch("net") == path
     assert recognized(path) == DIGEST
     path.write_bytes(BODY + b"!")
-    with pytest.raises(UserError, match="not what it should be"):
+    with pytest.raises(UserError, match="another file than expected"):
         fetch("net")
     with pytest.raises(UserError, match="is another file"):
         recognized(path)
     path.unlink()
     assert fetch("net").read_bytes() == BODY
-    with pytest.raises(UserError, match="not what it should be"):
+    with pytest.raises(UserError, match="another file than expected"):
         fetch("net", expected="0" * 64)
 
 

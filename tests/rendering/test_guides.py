@@ -128,5 +128,5 @@ def test_guides_of_other_classes_cannot_guide_together(tmp_path):
         "def load():\n    net = torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), "
         "torch.nn.Linear(3, 2))\n    return Classifier(net, Transform(16, 16), labels=['a', 'b'])\n"
     )
-    with refused("", given="have other numbers of classes: lite:0 1000"):
+    with refused("", given="have different numbers of classes: lite:0 1000"):
         open_guide(f"lite:0,python:{tmp_path}/m.py:load")

@@ -123,5 +123,5 @@ def test_refusals_say_what_is_allowed(tmp_path, voc):
         open_source(f"voc:{voc}?split=test")
     with pytest.raises(UserError, match=r"year=2010&download=yes"):
         open_source(f"voc:{tmp_path / 'elsewhere'}?year=2010")
-    with pytest.raises(UserError, match=r"train\.txt is not there"):
+    with pytest.raises(UserError, match=r"train\.txt does not exist"):
         open_source(f"voc:{voc}?split=train")

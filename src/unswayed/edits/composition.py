@@ -77,7 +77,7 @@ class Guidance:
 
 @dataclass(frozen=True)
 class Words:
-    """What a pipeline that reads words is told: a prompt, empty for one that describes the photograph as it is;
+    """What a pipeline that reads words gets: a prompt, empty for one that describes the photograph as it is;
     negative: what must not be there; where: what is redrawn, the `background` or the `object`."""
 
     prompt: str

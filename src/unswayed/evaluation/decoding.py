@@ -190,7 +190,7 @@ def _truth(picture: Picture, mask: np.ndarray | None) -> Truth:
 
 
 def _asked_again(prepared: object, picture: Picture) -> object:
-    """What a model prepared; a question that is asked again is another one to a model whose answers vary."""
+    """What a model prepared; a repeated question is marked, so that a stored answer is not taken for a new one."""
     if picture.edit != REPEAT:
         return prepared
     from unswayed.models.questions import Shown

@@ -414,7 +414,7 @@ def record_failure(folder: Path, name: str, error: BaseException) -> str:
 
 
 def _failures(folder: Path) -> set[tuple[Path, int, int]]:
-    """The records of models that failed, each with what tells it from a later one, whatever the clock says."""
+    """The records of models that failed, each with its inode and time, which differ in a later one."""
     records = set()
     for path in folder.glob(f"*{FAILED}"):
         with contextlib.suppress(OSError):  # another run has just removed it

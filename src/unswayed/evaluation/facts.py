@@ -125,7 +125,7 @@ class Facts:
 
     def attributes(self, edit: str) -> tuple[str, ...]:
         """Return what an edit of the benchmark changes, such as `size`: as its record says, or the recipe that has it,
-        or else the edit whose name its name begins with."""
+        or else the edit that its name begins with."""
         if chain := self._chain(edit):
             return tuple(edit.name for edit in chain)
         declared = edit_named_in(edit)

@@ -52,7 +52,7 @@ def shared_regions(
     """One region per readable picture, with its cluster: the largest cluster first, those without one last."""
     regions = list(looked_at(model, source, ids, method, frame))
     if not regions:
-        raise UserError("in none of these pictures is there heat beside the object")
+        raise UserError("none of these pictures has heat beside the object")
     clusters = cluster(np.stack([region.feature for region in regions]))
     marked = [replace(region, cluster=int(number)) for region, number in zip(regions, clusters, strict=True)]
     sizes = {number: int((clusters == number).sum()) for number in set(clusters.tolist())}

@@ -80,7 +80,7 @@ def fetch(
     progress: Callable[[int, int | None], None] = lambda done, total: None,
     attempts: int = 3,
 ) -> Path:
-    """The file in the cache, complete and verified; a broken-off download goes on where it stopped.
+    """The file in the cache, complete and verified; an interrupted download resumes.
 
     url: a mirror; expected: the SHA-256 to hold it to where the table knows none, else that of its first use, which is
     kept in FILE.sha256; progress(bytes so far, of all).
@@ -193,21 +193,20 @@ def _check(path: Path, wanted: str, remedy: str, remove: bool = False) -> None:
         if remove:
             path.unlink()
         raise UserError(
-            f"{path.name} is not what it should be: its SHA-256 is {digest}, expected {wanted}"
+            f"{path.name} is another file than expected: its SHA-256 is {digest}, expected {wanted}"
             + ("; the download was removed" if remove else ""),
             run=remedy,
         )
 
 
 def recognized(path: Path) -> str:
-    """The file's SHA-256; refused where the file bears the name of a known one and is not it."""
+    """The file's SHA-256; refused where the file has the name of a known one and another hash."""
     digest, _ = verify(path)
     known = KNOWN.get(path.stem)
     expected = None if known is None else known.sha256 or first_use(path)
     if expected not in (None, digest):
         raise UserError(
-            f"{path} bears the name of a known network and is another file: its SHA-256 is {digest}, expected "
-            f"{expected}",
+            f"{path} has the name of a known network but is another file: its SHA-256 is {digest}, expected {expected}",
             allowed="the known file; or a network of your own under another name, what its tensors do not tell in a "
             "sidecar NAME.json or as --network-fact",
             run=f"unswayed weights fetch {path.stem}",

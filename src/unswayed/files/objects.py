@@ -43,8 +43,8 @@ class Entry:
 
 
 def listed(address: str, without: tuple[str, ...] = ()) -> dict[str, Entry]:
-    """Every object below an address by its relative name, but those in some of its folders; the object of that address
-    itself is ""."""
+    """Every object below an address by its relative name, except those in some of its folders; the object
+    of that address itself is ""."""
     with opened("read", address) as files:
         try:
             entries = _answered(lambda: files.ls(address, detail=True), address)

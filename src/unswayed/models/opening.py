@@ -270,7 +270,7 @@ def model_spec(name: str) -> Spec:
 
 
 def is_service(name: str) -> bool:
-    """Whether the model is elsewhere, and this machine only asks it."""
+    """Whether a server answers for the model, so that no network runs on this machine."""
     return bool(MODELS.require(model_spec(name).kind).facts.get("service"))
 
 

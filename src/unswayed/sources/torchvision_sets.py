@@ -151,7 +151,7 @@ def class_name(breed: str) -> str:
 
 def _there(path: Path, allowed: str) -> Path:
     if not os.path.exists(path):
-        raise UserError(f"{path} is not there", allowed=allowed)
+        raise UserError(f"{path} does not exist", allowed=allowed)
     return path
 
 

@@ -294,7 +294,7 @@ def _together(members: Sequence[NamedGuide]) -> NamedGuide:
     if len({member.classes for member in members}) > 1:
         counts = ", ".join(f"{member.name} {member.classes}" for member in members)
         raise UserError(
-            f"the guides {names} have other numbers of classes: {counts}", allowed="guides of equal classes"
+            f"the guides {names} have different numbers of classes: {counts}", allowed="guides of equal classes"
         )
 
     def logits(pictures: Tensor) -> Tensor:
