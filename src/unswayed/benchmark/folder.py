@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import os
 from collections import Counter
@@ -72,7 +71,7 @@ class Benchmark(Generic[Picture]):
     def __init__(self, path: str | Path, transform: Callable[[Image.Image], Any] | None = None) -> None:
         self.root = local_copy(path).expanduser()
         self.card: Card = read_card(self.root)
-        self.transform = transform
+        self.transform: Any = transform
 
     def __repr__(self) -> str:
         return f"Benchmark('{address(self.root)}')"
@@ -96,10 +95,8 @@ class Benchmark(Generic[Picture]):
         import pyarrow.compute as compute
 
         check_known(f"edit in {self.root}", [name], self.edits)
-        part = copy.copy(self)
-        for cached in ("edits", "_finished"):
-            part.__dict__.pop(cached, None)
-        part.__dict__["manifest"] = self.manifest.filter(compute.equal(self.manifest.column("edit"), name))
+        part: Benchmark[Picture] = Benchmark(self.root, self.transform)
+        part.manifest = self.manifest.filter(compute.equal(self.manifest.column("edit"), name))
         return part
 
     @cached_property

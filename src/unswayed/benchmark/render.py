@@ -157,16 +157,24 @@ class Summary:
 class SourceBuilder:
     """The function that workers call with a source's id: it makes and writes all its pictures and returns a summary.
 
-    removal: the plan's, if it is already loaded and this process uses it; service: what renders in another process.
+    removal: the plan's, if it is already loaded and this process uses it; service: what renders in another process;
+    opened: the renderer, if it is already open in this one.
     """
 
     imports = ("cv2", "unswayed.benchmark.warm")  # before the first task; the network is elsewhere
 
-    def __init__(self, plan: Plan, removal: Removal | None = None, service: Address | None = None) -> None:
-        self.plan, self.removal, self.service = plan, removal, service
+    def __init__(
+        self,
+        plan: Plan,
+        removal: Removal | None = None,
+        service: Address | None = None,
+        opened: Renderer | None = None,
+    ) -> None:
+        self.plan, self.removal, self.service, self.opened = plan, removal, service, opened
 
     def __getstate__(self) -> dict[str, object]:
-        return {"plan": self.plan, "removal": None, "service": self.service}  # another process loads its own removal
+        # Another process loads its own removal.
+        return {"plan": self.plan, "removal": None, "service": self.service, "opened": None}
 
     def __call__(self, source_id: str) -> Summary:
         began, root = time.process_time(), self.plan.root
@@ -197,7 +205,7 @@ class SourceBuilder:
     @cached_property
     def renderer(self) -> Renderer:
         if self.service is None:
-            return self.plan.open_renderer()
+            return self.opened or self.plan.open_renderer()
         os.nice(BEHIND)  # the process that feeds the GPU comes first
         return Client(self.service)
 
@@ -280,10 +288,9 @@ def through_network(
     on_passes: called after every pass of the network with the number of pictures in it.
     """
     if not hasattr(socket, "AF_UNIX"):
-        alone = SourceBuilder(plan, removal)
-        counted = on_passes is not None and isinstance(renderer, NetworkRenderer)
-        alone.renderer = CountedRenderer(renderer, on_passes) if counted else renderer  # type: ignore[arg-type]
-        yield from map(alone, ids)
+        if on_passes is not None and isinstance(renderer, NetworkRenderer):
+            renderer = CountedRenderer(renderer, on_passes)
+        yield from map(SourceBuilder(plan, removal, opened=renderer), ids)
         return
     on_cpu = renderer.describe().get("device") == "cpu"
     workers = plan.settings.workers or _workers(on_cpu, plan.settings.per_gpu)

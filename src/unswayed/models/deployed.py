@@ -243,9 +243,9 @@ _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f
 _ONNX_KINDS = {"tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(float16)": np.float16}
 
 
-def _as_kind(values: np.ndarray, kind: type[np.generic]) -> np.ndarray:
+def _as_kind(values: np.ndarray, kind: np.dtype) -> np.ndarray:
     """Values in the type of an input; integers are the nearest that the type has."""
-    if np.issubdtype(kind, np.integer):
+    if kind.kind in "iu":
         values = np.clip(np.rint(values), np.iinfo(kind).min, np.iinfo(kind).max)
     return values.astype(kind, copy=False)
 
@@ -254,7 +254,7 @@ def load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
     session = open_session(path, kind="model")
     outputs = _outputs(settings, [port.name for port in session.get_outputs()])
     entry = session.get_inputs()[0]
-    kind = _ONNX_KINDS.get(entry.type, np.float32)
+    kind = np.dtype(_ONNX_KINDS.get(entry.type, np.float32))
 
     def run(pixels: torch.Tensor) -> Sequence[Output]:
         return session.run(outputs, {entry.name: _as_kind(pixels.numpy(), kind)})
@@ -312,7 +312,7 @@ def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
         return (answer.astype(np.float32) - zero) * (scale or 1.0)
 
     def run(pixels: torch.Tensor) -> Sequence[Output]:
-        values, kind = pixels.numpy(), entry["dtype"]
+        values, kind = pixels.numpy(), np.dtype(entry["dtype"])
         if np.issubdtype(kind, np.integer):
             scale, zero = entry["quantization"]
             values = values / (scale or 1.0) + zero
