@@ -18,8 +18,8 @@ from unswayed.evaluation.distribution import DistributionStudy, run_distribution
 from unswayed.evaluation.probes import read_probe
 from unswayed.evaluation.study import run_study
 from unswayed.jobs import EngineSettings
+from unswayed.masks import MaskSettings
 from unswayed.masks.make_masks import MaskResult, make_masks
-from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
 
 SMALL = {"levels": "60", "saliency": "layercam", "limit": 2}
@@ -170,11 +170,12 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_masks_in_two_processes_and_in_shards_are_the_same(photographs: Path, tmp_path: Path) -> None:
-    list(make_masks(photographs, tmp_path / "one", "grabcut"))
-    assert [one.status for one in make_masks(photographs, tmp_path / "two", "grabcut", workers=2)] == ["made"] * 3
+    list(make_masks(photographs, tmp_path / "one", segmenter="grabcut"))
+    both = make_masks(photographs, tmp_path / "two", segmenter="grabcut", workers=2)
+    assert [made.status for made in both] == ["made"] * 3
     shards = [
-        len(list(make_masks(photographs, tmp_path / "shards", "grabcut", engine=EngineSettings(shard=f"{one}/2"))))
-        for one in (1, 2)
+        len(list(make_masks(photographs, tmp_path / "shards", segmenter="grabcut", shard=f"{number}/2")))
+        for number in (1, 2)
     ]
     assert sorted(shards) == [1, 2]
     assert files(tmp_path / "one") == files(tmp_path / "two") == files(tmp_path / "shards")
@@ -185,8 +186,9 @@ def test_masks_on_a_ray_cluster_are_those_of_this_machine(
     photographs: Path, tmp_path: Path, cluster: Any, model: str | None
 ) -> None:
     def made(folder: str, engine: EngineSettings) -> list[MaskResult]:
-        choice = None if model is None else ChosenBy(model, "koala", engine.device)
-        found = make_masks(photographs, tmp_path / folder, "grabcut", None, choice, engine, workers=2)
+        chosen = {"model": model, "label": None if model is None else "koala"}
+        settings = MaskSettings(segmenter="grabcut", workers=2, **chosen, **vars(engine))
+        found = make_masks(photographs, tmp_path / folder, settings)
         return sorted((replace(one, mask="") for one in found), key=lambda one: one.picture)
 
     device = None if model is None else "cpu,cpu"

@@ -60,7 +60,7 @@ def sensitivity(inputs: Path, output: Path) -> object:
 def masks(inputs: Path, output: Path) -> object:
     from unswayed.masks.make_masks import make_masks
 
-    return list(make_masks(inputs / "pictures", output, "grabcut"))
+    return list(make_masks(inputs / "pictures", output, segmenter="grabcut"))
 
 
 def import_(inputs: Path, output: Path) -> object:

@@ -12,9 +12,9 @@ from deadly import unswayed
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.jobs import EngineSettings
+from unswayed.masks import MaskSettings
 from unswayed.masks.confidence import only_writer
 from unswayed.masks.make_masks import make_masks, mask_png
-from unswayed.masks.sam2 import ChosenBy
 from unswayed.sources import open_source
 from unswayed.sources.folder import read_confidences
 from unswayed.sources.pictures import read_mask
@@ -90,12 +90,12 @@ def confidences(masks):
 
 
 def test_after_an_interrupted_run_the_command_gives_every_mask_its_confidence(photographs, tmp_path):
-    interrupted = make_masks(photographs, tmp_path / "masks", "grabcut")
+    interrupted = make_masks(photographs, tmp_path / "masks", segmenter="grabcut")
     assert next(interrupted).picture == "koala/1.jpg"
     interrupted.close()
     ends = run_cli("masks", photographs, "-o", tmp_path / "masks")
     assert "1 made, 1 kept, 1 failed" in ends.stdout
-    undisturbed = list(make_masks(photographs, tmp_path / "whole", "grabcut"))
+    undisturbed = list(make_masks(photographs, tmp_path / "whole", segmenter="grabcut"))
     assert confidences(tmp_path / "masks") == {
         one.picture: pytest.approx(one.confidence, abs=1e-4) for one in undisturbed if one.status == "made"
     }
@@ -104,10 +104,11 @@ def test_after_an_interrupted_run_the_command_gives_every_mask_its_confidence(ph
 
 
 def test_a_mask_that_a_person_approved_stays_without_a_confidence(photographs, tmp_path):
-    list(make_masks(photographs, tmp_path, "grabcut"))
+    list(make_masks(photographs, tmp_path, segmenter="grabcut"))
     lines = (tmp_path / "confidence.csv").read_text().splitlines()
     (tmp_path / "confidence.csv").write_text("\n".join(line for line in lines if "koala" not in line) + "\n")
-    assert [one.confidence is None for one in make_masks(photographs, tmp_path, "grabcut")] == [True, False, True]
+    again = make_masks(photographs, tmp_path, segmenter="grabcut")
+    assert [made.confidence is None for made in again] == [True, False, True]
     assert confidences(tmp_path).keys() == {"panda/1.jpg"}
 
 
@@ -132,8 +133,8 @@ def test_the_command_has_the_options_of_the_engine_and_places_the_classifier(pho
     refusal(run_cli(*command, "--device", "cpu"), "--device cpu needs a classifier")
     workers = set()
     show = lambda view: workers.update((one.name, one.device) for one in view.workers)  # noqa: E731
-    chosen, engine = ChosenBy("lite:0", "koala", "cpu"), EngineSettings(device="cpu")
-    (made,) = make_masks(photographs / "koala", tmp_path / "masks", "grabcut", None, chosen, engine, show=show)
+    chosen = MaskSettings(segmenter="grabcut", model="lite:0", label="koala", device="cpu")
+    (made,) = make_masks(photographs / "koala", tmp_path / "masks", chosen, show=show)
     assert (made.status, workers) == ("made", {("cpu 1", "cpu")})
 
 

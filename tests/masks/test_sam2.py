@@ -177,7 +177,7 @@ def test_the_real_networks_on_a_sample_scene(tmp_path):
     scene = open_source("sample")["panda"]
     mask, agreement = with_agreement(open_segmenter("sam2"), scene.image, None)
     assert overlap(mask, scene.mask) > 0.9 and agreement > 0.8
-    (made,) = make_masks(_path("panda"), tmp_path, "silueta")
+    (made,) = make_masks(_path("panda"), tmp_path, segmenter="silueta")
     assert made.status == "made" and made.confidence > 0.3
 
 

@@ -27,7 +27,6 @@ from unswayed.files.whole import Json, canonical, parquet_columns
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import kept_heap
 from unswayed.models import Classifier
-from unswayed.models.label_mapping import LabelMapping
 from unswayed.scene import Scene, frame
 from unswayed.sources import Source
 
@@ -238,42 +237,28 @@ class NoiseProbe(Probe[LabeledPicture]):
         return (labeled(scene), noted(scene), *at_input(scene, crop, settings.frame, settings.convention))
 
     def measure(self, picture: str, loaded: LabeledPicture) -> list[Json]:
-        label, notes, image, masks = loaded
-        regions = [name for name in masks if name in REGIONS or self.settings.attributes]
-        variants = plan_variants(regions, self.levels, self.settings.seeds, self.settings.ablation)
-        rows = noise_rows(self.model, picture, image, masks, self.mapping, label, variants, self.batch_size)
-        shared = {"model": self.model.name, "source_id": picture, "label": label, "notes": notes}
-        return [{**shared, **row} for row in rows]
+        """The predictions for the picture as it is and in all variants, in as few passes as the batch size allows."""
+        (label, notes, image, masks), model, settings = loaded, self.model, self.settings
+        regions = [name for name in masks if name in REGIONS or settings.attributes]
+        planned = plan_variants(regions, self.levels, settings.seeds, settings.ablation)
+        variants = [Variant("clean", None, "none"), *planned]
+        pixels = torch.from_numpy(image).to(model.device).permute(2, 0, 1).float().div_(255)
+        placed = {name: torch.from_numpy(mask).to(model.device) for name, mask in masks.items()}
 
+        @functools.cache
+        def noise(seed: int) -> torch.Tensor:
+            return torch.from_numpy(draw_noise(picture, pixels.shape[-1], seed)).to(pixels.device)
 
-def noise_rows(
-    model: Classifier,
-    scene_id: str,
-    picture: np.ndarray,
-    masks: dict[str, np.ndarray],
-    mapping: LabelMapping,
-    label: int,
-    variants: Sequence[Variant],
-    batch_size: int,
-) -> list[Json]:
-    """The model's predictions for one picture, as it is and in all variants, in as few passes as possible."""
-    variants = [Variant("clean", None, "none"), *variants]
-    pixels = torch.from_numpy(picture).to(model.device).permute(2, 0, 1).float().div_(255)
-    placed = {name: torch.from_numpy(mask).to(model.device) for name, mask in masks.items()}
-
-    @functools.cache
-    def noise(seed: int) -> torch.Tensor:
-        return torch.from_numpy(draw_noise(scene_id, pixels.shape[-1], seed)).to(pixels.device)
-
-    rows = []
-    for start in range(0, len(variants), batch_size):
-        chunk = variants[start : start + batch_size]
-        # Consecutive variants of one norm and seed are made together.
-        runs = [list(run) for _, run in groupby(chunk, key=lambda variant: (variant.norm, variant.seed))]
-        inputs = torch.cat([changed(pixels, placed, noise, run) for run in runs])
-        answered = answers(model.logits(model.transform.normalize(inputs)), mapping, label)
-        rows += [{**asdict(variant), **answer} for variant, answer in zip(chunk, answered, strict=True)]
-    return rows
+        shared: Json = {"model": model.name, "source_id": picture, "label": label, "notes": notes}
+        rows = []
+        for start in range(0, len(variants), self.batch_size):
+            chunk = variants[start : start + self.batch_size]
+            # Consecutive variants of one norm and seed are made together.
+            runs = [list(run) for _, run in groupby(chunk, key=lambda variant: (variant.norm, variant.seed))]
+            inputs = torch.cat([changed(pixels, placed, noise, run) for run in runs])
+            answered = answers(model.logits(model.transform.normalize(inputs)), self.mapping, label)
+            rows += [shared | asdict(variant) | answer for variant, answer in zip(chunk, answered, strict=True)]
+        return rows
 
 
 def labeled(scene: Scene) -> int:

@@ -14,7 +14,7 @@ from PIL import Image
 from unswayed.choices import takes
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
-from unswayed.jobs import EngineSettings, engine_of
+from unswayed.jobs import engine_of
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.table_job import TableJob
 from unswayed.sources.folder import object_name
@@ -55,29 +55,24 @@ class MaskResult:
     size: float | None = None
 
 
+@takes(MaskSettings)
 def make_masks(
-    pictures: Path,
-    masks: Path,
-    segmenter: str = "auto",
-    box: Box | None = None,
-    choice_for: Callable[..., Choice | None] | None = None,
-    engine: EngineSettings | None = None,
-    workers: int | None = None,
-    show: Callable[[View], None] | None = None,
+    pictures: Path, masks: Path, settings: MaskSettings, *, show: Callable[[View], None] | None = None
 ) -> Iterator[MaskResult]:
     """One result per photograph, as it is done; existing masks are kept, so a stopped run resumes.
 
     pictures: a folder, searched recursively, or one picture; masks: the output folder, with one NAME.png for each.
-    The confidences of all masks are in `confidence.csv` there when the last result has been taken.
-    choice_for: the name of a picture, and `device=NAME` -> how to choose between candidate masks, or None for their
-    own order; with it there is one process for each GPU, if there are any.
-    workers: processes; by default one per core, but not more than one for 16 photographs. Also a single one is not this
-    process, so that a photograph that ends it fails alone.
+    The confidences of all masks are in `confidence.csv` there when the last result has been taken. The fields of
+    settings are also keywords. With a model there is one process for each GPU, if there are any. Also a single process
+    is not this one, so that a photograph that ends it fails alone.
     """
-    engine = EngineSettings() if engine is None else engine
+    segmenter = default_segmenter()[0] if settings.segmenter == "auto" else settings.segmenter
+    choice = ChosenBy(settings.model, settings.label, settings.device) if settings.model else None
     root, names = _names(pictures, masks)
-    names = engine.part(names)
-    work = functools.partial(_make_mask, root=root, masks=masks, segmenter=segmenter, box=box, choice_for=choice_for)
+    names, engine = settings.part(names), engine_of(settings)
+    work = functools.partial(
+        _make_mask, root=root, masks=masks, segmenter=segmenter, box=settings.box, choice_for=choice
+    )
     known = merge_confidences(masks) if has_notes(masks) else confidence_rows(masks)
     first: dict[Path, str] = {}
     ready: dict[str, MaskResult] = {}
@@ -89,11 +84,11 @@ def make_masks(
         elif path.is_file():
             ready[name] = MaskResult(name, str(path), "kept", None, *map(known.get(name, {}).get, MEASURES))
     with Monitor(masks, "masks", "photographs", show) as monitor:
-        workers = workers or max(1, min(engine_of(engine).cores(engine), (len(names) - len(ready)) // 16))
-        devices = [] if choice_for is None else engine_of(engine).places(engine)
-        if devices and not devices[0].startswith("cuda") and engine.device is None:
+        workers = settings.workers or max(1, min(engine.cores(settings), (len(names) - len(ready)) // 16))
+        devices = [] if choice is None else engine.places(settings)
+        if devices and not devices[0].startswith("cuda") and settings.device is None:
             devices = devices[:1] * workers
-        job = TableJob(engine, monitor, len(names))
+        job = TableJob(settings, monitor, len(names))
         for outcome in job.each(work, names, ready, workers, devices):
             name = outcome.task
             # Without a result where its process died.
@@ -167,11 +162,7 @@ def masks(
     Masks that are already in `output` are kept. A photograph that cannot be used has the status `failed` and a reason.
     The fields of settings are also keywords: `masks("photos", "photos/masks", segmenter="grabcut")`.
     """
-    segmenter = default_segmenter()[0] if settings.segmenter == "auto" else settings.segmenter
-    choice = ChosenBy(settings.model, settings.label, settings.device) if settings.model else None
-    made = list(
-        make_masks(Path(pictures), Path(output), segmenter, settings.box, choice, settings, settings.workers, show)
-    )
+    made = list(make_masks(Path(pictures), Path(output), settings, show=show))
     if settings.sheet and any(mask.confidence is not None for mask in made):
         write_sheet(Path(pictures), Path(output))
     return sorted(made, key=lambda mask: mask.picture)

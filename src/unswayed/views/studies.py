@@ -14,7 +14,6 @@ import polars as pl
 from unswayed.analyses import alignment
 from unswayed.analyses import sensitivity as measures
 from unswayed.analyses.distribution import (
-    LIMIT,
     adaptation_table,
     background_table,
     distance_table,
@@ -177,22 +176,19 @@ def write_distribution(
     scores: pl.DataFrame,
     features: pl.DataFrame | None,
     adapted: Sequence[tuple[str, str]],
-    *,
-    reference: str = ORIGINAL,
-    limit: float = LIMIT,
-    resamples: int = 500,
-    level: float = 0.95,
-    seed: int = 0,
+    settings: DistributionSettings | None = None,
 ) -> dict[str, pl.DataFrame]:
     """FOLDER/{verdicts, scores, histograms, background, fid, adaptation}.csv, and the tables by these names."""
-    auroc = score_table(scores, reference, resamples=resamples, level=level, seed=seed)
+    settings = settings or DistributionSettings()
+    reference, level = settings.reference or ORIGINAL, settings.level
+    auroc = score_table(scores, reference, resamples=settings.resamples, level=level)
     tables = {
-        "verdicts": verdict_table(auroc, limit, reference),
+        "verdicts": verdict_table(auroc, settings.out_above, reference),
         "scores": auroc,
         "histograms": histogram_table(scores, reference),
-        "background": background_table(scores, level=level, seed=seed),
+        "background": background_table(scores, level=level),
         "fid": distance_table(features, reference) if features is not None else pl.DataFrame(),
-        "adaptation": adaptation_table(Path(folder) / "answers", adapted, level=level, seed=seed),
+        "adaptation": adaptation_table(Path(folder) / "answers", adapted, level=level),
     }
     tables = {name: table for name, table in tables.items() if table.height}
     _write(Path(folder), tables)
@@ -333,9 +329,6 @@ def distribution(
             read_probe(output, "scores", study.slugs, SCORES_SCHEMA),
             read_probe(output, "inception") if study.features else None,
             study.adapted,
-            reference=settings.reference or ORIGINAL,
-            limit=settings.out_above,
-            resamples=settings.resamples,
-            level=settings.level,
+            settings,
         )
     return StudyTables(study.folder, tables, [], study.notes, study.failures, study.unfinished)
