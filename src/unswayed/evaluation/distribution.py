@@ -281,7 +281,8 @@ class DistributionProbes:
     device: str | None = None
 
     def model(self, name: str, device: str | None = None) -> Classifier:
-        return open_model(name, device=device_at(device, self.device), labels=self.labels)
+        opened = open_model(name, device=device_at(device, self.device), labels=self.labels)
+        return replace(opened, fixed_hash=opened.weights_hash)
 
     @contextlib.contextmanager
     def open(

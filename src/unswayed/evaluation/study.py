@@ -198,7 +198,9 @@ class StudyProbes:
             self.opened.clear()
             opened = open_model(name, device=device_at(device, self.settings.device))
             released = self.settings.convention == "released"
-            self.opened[name] = opened.without_normalization() if released else opened
+            opened = opened.without_normalization() if released else opened
+            # Nobody trains it on, so that all copies of it have the hash that is computed once.
+            self.opened[name] = replace(opened, fixed_hash=opened.weights_hash)
         return self.opened[name]
 
     @contextlib.contextmanager
