@@ -67,6 +67,18 @@ def test_the_largest_object_of_each_picture(annotations):
     assert source["000000000003"].label == 1
 
 
+def test_an_object_without_an_area_is_as_large_as_its_box(annotations):
+    content = json.loads(annotations.read_text())
+    for annotation, box in zip(
+        content["annotations"], ([5, 5, 10, 10], [20, 5, 15, 15], None, [15, 0, 10, 30]), strict=True
+    ):
+        del annotation["area"]
+        annotation["bbox"] = box
+    annotations.write_text(json.dumps(content))
+    assert open_source(f"coco:{annotations}")["000000000007"].label == 0
+    assert open_source(f"coco:{annotations}?objects=all&least=0.1").ids == ("000000000003-40", "000000000007-20")
+
+
 def test_every_object_but_crowds(annotations):
     source = open_source(f"coco:{annotations}?objects=all")
     assert source.ids == ("000000000003-40", "000000000007-20", "000000000007-30")

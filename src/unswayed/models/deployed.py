@@ -67,6 +67,29 @@ class Runtime:
     output: str = ""
     files: tuple[Path, ...] = ()
 
+    def layout(self, stated: object) -> str:
+        """The layout of the input: as stated, else channels last only where the file states three of them there."""
+        shape = self.shape or ()
+        last = len(shape) == 4 and shape[3] == 3 and shape[1] != 3
+        layout = str(stated or ("NHWC" if last else "NCHW")).upper()
+        check_known("layout", [layout], LAYOUTS)
+        return layout
+
+
+def load_file(
+    spec: Spec, load: Callable[[Path, Settings, str], Runtime], settings: Settings, device: str
+) -> tuple[Runtime, str]:
+    """The file that `spec` names, opened, and the SHA-256 of the model in it and in the files beside it."""
+    path = spec.file()
+    try:
+        runtime = load(path, settings, device)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
+    digests = [sha256(file) for file in (path, *runtime.files)]
+    return runtime, hashlib.sha256("".join(digests).encode()).hexdigest() if runtime.files else digests[0]
+
 
 def open_deployed(
     spec: Spec,
@@ -87,17 +110,11 @@ def open_deployed(
     device = str(choose_device(device)) if gpu else device or "cpu"
     if not gpu and torch.device(device).type != "cpu":
         raise UserError(f"{spec.kind}: models run on the CPU, not on {device!r}", allowed="--device cpu")
-    try:
-        runtime = load(path, settings, device)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path} is not a readable {spec.kind} model: {first_line(error)}") from None
+    runtime, digest = load_file(spec, load, settings, device)
     module = _RuntimeModule(runtime, settings, len(space), str(spec))
     used = {"label_offset": module.offset, "layout": module.layout, "output": runtime.output}
     used |= {"scores": module.scores} if module.scores != "logits" else {}
     used |= {"batch": module.fixed} if settings["batch"] else {}
-    digests = [sha256(file) for file in (path, *runtime.files)]
     return Classifier(
         LogProbabilities(module) if module.scores == "probabilities" else module,
         transform,
@@ -106,7 +123,7 @@ def open_deployed(
         device=device,
         precision="fp32",
         origin={"library": runtime.library, "file": str(path), "settings": used},
-        fixed_hash=hashlib.sha256("".join(digests).encode()).hexdigest() if runtime.files else digests[0],
+        fixed_hash=digest,
     )
 
 
@@ -178,11 +195,7 @@ class _RuntimeModule(nn.Module):
     def __init__(self, runtime: Runtime, settings: Settings, classes: int, name: str) -> None:
         super().__init__()
         self.runtime, self.classes, self.name = runtime, classes, name
-        shape = runtime.shape or ()
-        # Channels last only if the file states three of them there.
-        stated = "NHWC" if len(shape) == 4 and shape[3] == 3 and shape[1] != 3 else "NCHW"
-        self.layout = str(settings.get("layout") or stated).upper()
-        check_known("layout", [self.layout], LAYOUTS)
+        self.layout = runtime.layout(settings.get("layout"))
         self.scores = str(settings.get("scores") or "logits")
         check_known("kind of scores", [self.scores], SCORES)
         self.offset = int(settings["label_offset"])

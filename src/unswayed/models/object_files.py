@@ -9,7 +9,6 @@ decoding: its output is a map of classes, or of a score for each class.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from unswayed.errors import UserError, check_known, first_line
+from unswayed.errors import UserError, check_known
 from unswayed.files.records import checked, read_object
-from unswayed.files.whole import Json, sha256
+from unswayed.files.whole import Json
 from unswayed.labels import LabelSpace, Task
 from unswayed.specs import Spec
 
 from .box_decoding import DECODINGS, BoxFormat, suppressed
-from .deployed import LAYOUTS, Runtime, beside, in_batches, load_onnx, load_openvino, load_tflite
+from .deployed import Runtime, beside, in_batches, load_file, load_onnx, load_openvino, load_tflite
 from .label_mapping import read_labels
 from .objects import SCORE, Inputs, ObjectModel
 from .opening import MODELS
@@ -73,17 +72,11 @@ def open_object_file(
     stated, settings, where = read_settings(path, spec)
     library, load = LOADERS[path.suffix.lower()]
     MODELS.require(library)
-    try:
-        runtime = load(path, {"output": settings.outputs or ...}, "cpu")
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"{path} is not a readable {spec.kind}: {first_line(error)}") from None
+    runtime, digest = load_file(spec, load, {"output": settings.outputs or ...}, "cpu")
     layout, wide, high = _input_of(runtime, settings, path.name)
     inputs = checked(Inputs, {**stated, "width": wide, "height": high}, where, strict=False)
     run = _Run(runtime, layout, (wide, high), str(spec), settings)
     find = run.detect if task == "detect" else run.segment
-    digests = [sha256(file) for file in (path, *runtime.files)]
     return ObjectModel(
         find,
         read_labels(settings.labels),
@@ -92,7 +85,7 @@ def open_object_file(
         inputs,
         settings.score if task == "detect" else 0.0,
         origin={"library": runtime.library, "file": str(path), "settings": run.stated()},
-        fixed_hash=hashlib.sha256("".join(digests).encode()).hexdigest() if runtime.files else digests[0],
+        fixed_hash=digest,
         nbytes=path.stat().st_size,
         leading=settings.label_offset if task == "segment" else 0,
     )
@@ -125,10 +118,7 @@ def read_settings(path: Path, spec: Spec) -> tuple[Json, ObjectSettings, str]:
 
 def _input_of(runtime: Runtime, settings: ObjectSettings, name: str) -> tuple[str, int, int]:
     """The layout, width and height of a file's input: as stated, or as the file says."""
-    shape = list(runtime.shape or ())
-    last = len(shape) == 4 and shape[3] == 3 and shape[1] != 3
-    layout = str(settings.layout or ("NHWC" if last else "NCHW")).upper()
-    check_known("layout", [layout], LAYOUTS)
+    shape, layout = list(runtime.shape or ()), runtime.layout(settings.layout)
     sides = (shape[1:3] if layout == "NHWC" else shape[2:4]) if len(shape) == 4 else [None, None]
     high, wide = (
         stated if stated is not None else side

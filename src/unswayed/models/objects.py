@@ -198,10 +198,11 @@ class ObjectModel(NamedModel):
             ) from None
         if not (np.isfinite(scores).all() and (boxes is None or np.isfinite(boxes).all())):
             raise UserError(f"{self.name} returns boxes or scores that are NaN or infinite", allowed="finite numbers")
-        if len(classes) and not (classes.min() >= 0 and classes.max() < len(self.labels)):
+        outside = classes[(classes < 0) | (classes >= len(self.labels))]
+        if len(outside):
             raise UserError(
-                f"{self.name} returns the class {int(classes.max())}, but its label space has {len(self.labels)}",
-                allowed=f"0 to {len(self.labels) - 1}, or a label space of as many classes as the model has",
+                f"{self.name} returns the class {outside[0]}, but its label space has {len(self.labels)}",
+                allowed=f"0 to {len(self.labels) - 1}: as many labels as it has classes, or another label_offset",
             )
         kept = np.flatnonzero(scores >= LEAST_SCORE)
         order = kept[np.argsort(-scores[kept], kind="stable")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import operator
 import os
 from collections.abc import Iterable, Sequence
@@ -47,7 +48,13 @@ class _Annotation:
     category_id: int
     segmentation: object
     area: float | None = None
+    bbox: list[float] | None = None
     iscrowd: int | bool | None = None
+
+    @property
+    def size(self) -> float:
+        """The area in pixels, that of the box where the file does not state it."""
+        return self.area or math.prod((self.bbox or [0] * 4)[2:])
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,10 @@ def open_coco(spec: Spec) -> Source:
             continue
         together.setdefault(annotation.image_id, []).append(annotation)
         picture = pictures[annotation.image_id]
-        if (annotation.area or 0) < least * picture.height * picture.width:
+        if annotation.size < least * picture.height * picture.width:
             continue
         scene = annotation.image_id if objects == "largest" else len(chosen)
-        if scene not in chosen or (annotation.area or 0) > (chosen[scene].area or 0):
+        if scene not in chosen or annotation.size > chosen[scene].size:
             chosen[scene] = annotation
     names, entries = [], []
     for annotation in chosen.values():
