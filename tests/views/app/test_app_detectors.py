@@ -14,6 +14,7 @@ from unswayed.views.app.controls import PRESETS
 from unswayed.views.app.page import served
 from unswayed.views.app.photographs import open_sample
 from unswayed.views.app.stage import framed
+from unswayed.views.text import render
 from watched_page import violations, watched
 
 
@@ -24,6 +25,16 @@ def drawn(page: Any, kind: str) -> list[float]:
         for name in ("x", "y", "width", "height")
     )
     return [left, top, left + wide, top + high]
+
+
+@pytest.mark.parametrize("left", [3, 92, 200])
+def test_the_words_at_a_box_end_within_the_picture(left: int) -> None:
+    """A letter is 5.3 pixels wide, as measured in chromium."""
+    box, words = [left, 100, left + 52, 160], "not found: bear 44 % in its place"
+    drawn = {"size": (256, 256), "exact": box, "marked": box, "lines": "", "kind": "wrong", "beside": box}
+    markup = render("figures.html", "boxes", words=words, **drawn)
+    [start] = re.findall(r'<text [^>]*x="([\d.]+)"', markup)
+    assert 0 < float(start) < 256 - 5.3 * len(words)
 
 
 def test_a_detector_is_tested_live(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
