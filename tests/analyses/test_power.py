@@ -1,7 +1,9 @@
 """Power: what `plan` says is what a separate simulation of experiments finds, and pilots give back their own design."""
 
 import itertools
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,7 +14,7 @@ from prediction_worlds import folder, frame
 from unswayed.analyses.drops.gate import run_checks
 from unswayed.analyses.drops.limits import Rules
 from unswayed.analyses.drops.planning import pilot_designs, plan_photographs
-from unswayed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips
+from unswayed.analyses.statistics.paired import mcnemar, sign_flip, sign_flips, tango_interval
 from unswayed.analyses.statistics.power import (
     Design,
     detection_power,
@@ -161,6 +163,29 @@ def test_no_number_tells_what_lies_at_the_limit():
     assert photographs_to_tell(value=5, low=3, high=7, n=100, at_most=5) is None
     checks = run_checks(frame({"original": [1] * 60, "e": [0] * 6 + [1] * 54}), Rules(max_drop={"e": 10})).checks
     assert checks["more"].to_list() == [None] and "no feasible number" in checks["reason"][0]
+
+
+def numbers_of(page):
+    """The rows of the first table of a page that count photographs: their number, and the numbers beside it."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    table = re.search(r"^\| photographs \|.*\n\|[-:| ]+\n((?:\|.*\n)+)", text, re.MULTILINE)[1]
+    rows = [re.findall(r"[\d,.]*\d", row) for row in table.splitlines()]
+    return {int(first.replace(",", "")): [float(cell) for cell in cells] for first, *cells in rows}
+
+
+def test_the_gates_page_opens_with_the_margins_of_the_intervals():
+    """A check passes if the upper end is below the limit, so the margin is that end beyond the drop itself."""
+    changed = np.array([(drop / 100 + 0.03, 0.03) for drop in (0, 5, 10, 20)] + [(0.02, 0.02)])
+    losses, gains = changed.T
+    for n, shown in numbers_of("gate.md").items():
+        _, high = tango_interval(losses * n, gains * n, np.array(n))
+        assert (100 * (high - losses + gains)).round(1).tolist() == shown, n
+
+
+@pytest.mark.parametrize(("page", "digits"), [("ready.md", 1), ("plan.md", 2)])
+def test_the_smallest_drops_of_the_pages_are_those_of_plan(page, digits):
+    for n, shown in numbers_of(page).items():
+        assert round(100 * smallest_drop(Design(0.0), n), digits) == shown[0], n
 
 
 def run_plan(*arguments):

@@ -104,6 +104,25 @@ def test_a_model_that_is_worse_than_before_is_never_called_better():
     assert judged == "worse" and "has grown from 21.5 to 62.0 points" in reason
 
 
+def test_better_is_never_said_of_a_model_that_is_worse_than_before_whatever_the_answers():
+    """Of 300 random repairs, many beat a control that the fine-tune wrecked and are worse than the model before."""
+    rng = np.random.default_rng(0)
+    said, hidden = 0, 0
+    for count in rng.integers(20, 400, 300):
+        shares = rng.uniform(0.8, 1, 3), rng.uniform(0.2, 1, 3)
+        arms = [
+            answers(*((rng.random(count) < share).astype(int) for share in arm)) for arm in zip(*shares, strict=True)
+        ]
+        rows = table(**dict(zip(("before", "control", "repaired"), arms, strict=True)))
+        plain, drop = rows[0], next(row for row in rows if row["pictures"] == "average")
+        worse = plain["change_high"] < 0 or drop["change_low"] > 0
+        hidden += worse and drop["high"] < 0 and plain["low"] > -2
+        if verdict(rows)[0] == "better":
+            said += 1
+            assert not worse and drop["change"] <= 0 and plain["change"] >= -2, rows
+    assert said > 10 and hidden > 0
+
+
 def test_a_sure_loss_within_the_tolerance_is_not_called_better():
     before, control = (
         answers([1] * 2000, [0] * 1000 + [1] * 1000),

@@ -67,8 +67,9 @@ def repair(
     predictions it was measured by, and `repair.json`; `unswayed report DIR/predictions` shows all of it. Stopped or
     killed, the same command resumes.
 
-    Exit codes: 0 the average drop falls against the control, 1 it rises, or the originals certainly lose more than two
-    points, 2 the command cannot be run or the disk is full, 3 neither can be told, 130 interrupted.
+    Exit codes: 0 the average drop certainly falls against the control, and the model is not worse than before; 1 the
+    average drop certainly rises against either, or the originals certainly lose more than two points; 2 the command
+    cannot be run or the disk is full; 3 neither can be told; 130 interrupted.
     """
     from unswayed.repair.measuring import EXITS
     from unswayed.repair.run import RESULT, read_result
