@@ -102,6 +102,7 @@ def imagenet_e(folder: Path) -> dict[str, str]:
         "DEBIASED": "lite:2",
         "VIT": "lite:1",
         "CLIP": "lite:2",
+        "CLIP_TUNED": "lite:1",
         "HYBRID": "lite:0",
         "MODELS": str(folder / "models.csv"),
         "IMAGENET_A": str(root / "validation"),
@@ -138,6 +139,14 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
         "evaluate -o built-predictions": {"source": "built", "--transform": "paper"},
         "report -o report.html": {"source": "official-predictions", "--trust": ""},
         "analyze attributes": {"--table": "attributes", "--reference": None},
+        "analyze -o classes.csv": {"source": "official-predictions", "--by": "class", "--edit": "size-0.05"},
+        "analyze -o budget.svg": {"--against": "budget", "--groups": "$MODELS"},
+        "distribution -o distribution background": {"source": "built"},
+        "distribution -o shift scores": {"source": "official", "-m": "$RESNET50"},
+        "distribution -o shift adaptation": {"source": "official", "-m": "$RESNET50"},
+        "evaluate -o a-predictions": {"source": "images:$IMAGENET_A"},
+        "evaluate -o c-predictions": {"source": "images:$IMAGENET_C"},
+        "analyze corruptions": {"source": "c-predictions"},
         "build -o textures": {
             "source": "imagenet-s:$IMAGENET_S?split=validation", "--recipe": "textures", "--classes": "imagenet-e",
         },
@@ -154,6 +163,7 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
         **{
             f"fit-head -o heads/{name}": {
                 "source": "rival10:$RIVAL10?split=train", "--preset": "released", "--frame": "squash",
+                "--ablate": "background" if name == "gray" else None,
             }
             for name in ("resnet50", "robust", "simclr", "deit", "clip", "gray")
         },
@@ -162,10 +172,22 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
                 "source": "rival10:$RIVAL10?split=test", "--frame": "squash", "--convention": "released",
                 "--norm": "both",
             }
-            for table in ("", "drops", "saliency-class", "suspects")
+            for table in ("", "drops")
+        },
+        **{
+            f"sensitivity -o noise {table}": {
+                "source": "rival10:$RIVAL10?split=test", "--frame": "squash", "--convention": "released",
+                "--norm": "both", "--saliency": "gradcam", "--class-by": "predicted", "--measure": measure,
+            }
+            for table, measure in (("saliency-class", "iou"), ("suspects", "density_difference"))
         },
     },
     "ImageNet-X": {
+        "factors real": {"source": "$PREDICTIONS", "--annotations": "$IMAGENETX"},
+        "factors real-standard": {"source": "$PREDICTIONS", "--annotations": "$IMAGENETX"},
+        "factors calibration": {"source": "$PREDICTIONS", "--annotations": "$IMAGENETX"},
+        "factors scatter.pdf": {"--sets": "imagenet_testbed,modelvshuman,base", "--groups": "published"},
+        "factors augmentations.pdf": {"source": "$RESULTS", "--groups": "augmentations"},
         "factors correlation-train.pdf": {"--partition": "train", "--which": "multi"},
         "factors correlation-val.pdf": {"--which": "multi", "--annotations": "$IMAGENETX"},
         "factors types.pdf": {"source": "$RESULTS", "--groups": "published", "--table": "model-types"},
@@ -175,6 +197,7 @@ FACTS: dict[str, dict[str, dict[str, str | None]]] = {
 EXPORTS: dict[str, dict[str, str]] = {
     "ImageNet-E": {
         "CLIP": "open_clip:ViT-B-16/openai?names=openai&prompt=a photo of a {}.",
+        "CLIP_TUNED": "timm:vit_base_patch16_clip_224.openai_ft_in1k",
         "RESNET50": "timm:resnet50.tv_in1k",
         "HYBRID": "timm:hybrid_resnet50_vits?weights=none&backbone_pretrained=True",
         "GUIDE": "256x256_classifier.pt",
@@ -223,7 +246,8 @@ def parsed(command: str) -> tuple[str, dict[str, str]]:
         else:
             stated[word] = rest.pop(0) if rest and not rest[0].startswith("-") else ""
     table = stated.get("--figure") or f"-o {stated['-o']} {stated.get('--table', '')}" if "-o" in stated else ""
-    return f"{words[0]} {table or stated.get('--figure') or stated.get('--table', '')}".strip(), stated
+    made = table or stated.get("--figure") or stated.get("--table") or stated.get("--right", "")
+    return f"{words[0]} {made}".strip(), stated
 
 
 def wrong_facts(page: str) -> list[str]:
@@ -279,6 +303,14 @@ def test_the_page_states_the_data_splits_conventions_and_models_of_the_papers():
         ("--benchmark official", "--benchmark built"),
         ("weights=none&backbone_pretrained=True", "weights=none"),
         ("-o table-1.tex", "--reference source -o table-1.tex"),
+        ("openai_ft_in1k", "laion2b_ft_in1k"),
+        ("--by class --edit size-0.05", "--by class"),
+        ("images:$IMAGENET_C", "images:$IMAGENET_A"),
+        (" --ablate background", ""),
+        ("--class-by predicted", "--class-by label"),
+        ("--measure iou", "--measure dice"),
+        ("--right real-standard", "--right real"),
+        ("--sets imagenet_testbed,modelvshuman,base", "--sets base"),
     ],
 )
 def test_a_changed_fact_of_the_page_is_found(old, new):
