@@ -20,6 +20,7 @@ from unswayed.files.storage import address
 from unswayed.files.whole import Json as JsonObject
 from unswayed.jobs.monitor import EVERY, heartbeats
 from unswayed.rendering.training import Recipe, TrainingSettings
+from unswayed.views.text import plural
 
 from . import EXIT_FAILED
 from .options import OUTPUT, Json, gave_json, print_rows
@@ -211,7 +212,7 @@ def _print(folder: Path, state: JsonObject) -> None:
         if state["pace"] is not None and state["left"] is not None:
             print(f"{state['pace']:.3g} scenes/s, about {state['left'] / 60:.0f} min left")
     else:
-        what = f": {len(state['models'])} models" if state["models"] else ""
+        what = f": {plural(len(state['models']), 'model')}" if state["models"] else ""
         if "masks" in state:
             what += ": {made} masks, of which {doubtful} should be looked at".format(**state["masks"])
         print(f"{address(folder)}{what}")
