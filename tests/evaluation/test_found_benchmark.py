@@ -52,9 +52,14 @@ def test_other_photographs_are_refused(world: Path, tmp_path: Path) -> None:
         read_facts(world / "predictions", fewer)
     other = copied(world / "bench", tmp_path / "other")
     rows = parquet.read_table(other / "manifest.parquet")
-    parquet.write_table(rows.append_column("sha256", [["0" * 64] * rows.num_rows]), other / "manifest.parquet")
-    with pytest.raises(UserError, match="the same settings and names, but other files"):
-        read_facts(world / "predictions", other)
+    labels = [(label + 1) % 2 for label in rows["label"].to_pylist()]
+    for edited in (
+        rows.append_column("sha256", [["0" * 64] * rows.num_rows]),
+        rows.set_column(rows.column_names.index("label"), "label", [labels]),
+    ):
+        parquet.write_table(edited, other / "manifest.parquet")
+        with pytest.raises(UserError, match="the same settings and names, but other files or labels"):
+            read_facts(world / "predictions", other)
 
 
 def test_a_copy_and_a_benchmark_that_has_grown_are_the_same(world: Path, own_models: str, tmp_path: Path) -> None:

@@ -306,7 +306,7 @@ def identity_differences(
         alike = "" if counts[0] != counts[1] else ", not the same ones"
         alike = alike if shared is None else f", {shared} of them in both"
         lines.append(f"photographs: {counts[0]} {words[0]}, {counts[1]} {words[1]}{alike}")
-    return lines or ["pictures: the same settings and names, but other files"]
+    return lines or ["pictures: the same settings and names, but other files or labels"]
 
 
 def require_one_benchmark(cards: Mapping[str, Mapping[str, object]], models: Iterable[str] | None = None) -> None:
@@ -359,13 +359,14 @@ def stored_differences(
 ) -> list[str]:
     """Return what differs between the benchmark of stored predictions, `stated` in their card, and another one.
 
-    identity, rows: of the other one, which is the same if it has the settings and the pictures of the predictions:
-    some of them, or, if `whole`, all of them. So a benchmark that has only grown is the same.
+    identity, rows: of the other one, which is the same if it has the settings, and the pictures and labels of the
+    predictions: some of them, or, if `whole`, all of them. So a benchmark that has only grown is the same.
     """
 
-    table = read_checked(path, STORED, select=[*KEYS, PICTURE], required=[*KEYS, PICTURE])
-    there = {tuple(row[name] for name in KEYS): row[PICTURE] for row in table.to_pylist() if row["edit"] != REPEAT}
-    now = {(row.source_id, row.edit, row.run): row.picture for row in rows}
+    columns = [*KEYS, PICTURE, "label"]
+    table = read_checked(path, STORED, select=columns, required=columns).to_pylist()
+    there = {tuple(row[name] for name in KEYS): (row[PICTURE], row["label"]) for row in table if row["edit"] != REPEAT}
+    now = {(row.source_id, row.edit, row.run): (row.picture, row.label) for row in rows}
     shared = there.keys() & now.keys()
     same_settings = all(stated.get(name) == identity[name] for name in ("settings", "labels"))
     enough = shared == there.keys() if whole else shared
