@@ -16,6 +16,8 @@ FILES = {
     "model_index.json": 600,
     "README.md": 200,
     "unet/diffusion_pytorch_model.safetensors": 5_135_149_760,
+    "unet/diffusion_pytorch_model.fp16.safetensors": 2_567_574_880,  # the same weights, rounded
+    "text_encoder/model.fp16-00001-of-00002.safetensors": 123_072_176,
     "unet/config.json": 1800,
     "text_encoder/model.safetensors": 246_144_352,
     "sd_xl_base.safetensors": 6_938_078_334,  # all weights once more, in one file
@@ -68,3 +70,4 @@ def test_sizes_license_and_gating_come_before_a_download(hub: str, tmp_path: Pat
     assert "5.38 GB, license for-tests" in fetched.stderr  # before the download fails, as this hub has no files
     assert fetched.returncode == 2 and "could not be downloaded" in fetched.stderr
     refusal(run_cli_process("weights", "list", "diffusers:nobody/nothing", env=here), given="nobody/nothing")
+    refusal(run_cli_process("weights", "list", f"diffusers:{tmp_path}", env=here), given="is a folder")

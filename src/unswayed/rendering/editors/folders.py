@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ IN_PAINTING, INSTRUCTION = "in-painting", "instruction"
 INDEX = "model_index.json"
 # The files of a repository that a pipeline in folders needs; not single files of all weights, nor pickles.
 NEEDED = [INDEX, "README.md", *(f"*/*{end}" for end in (".safetensors", ".json", ".txt", ".model"))]
+# The same weights once more: rounded, or as they were during training. They are neither downloaded nor read.
+VARIANTS = [f"*.{variant}[.-]*" for variant in ("fp16", "bf16", "non_ema", "ema")]
 # Where a call accepts one of these, its `image` is no picture to be edited as words say, or not only that.
 OTHERWISE = {
     "num_frames", "frames", "noise_level", "controlnet_conditioning_scale", "control_image",
@@ -82,14 +85,13 @@ def editor_of(folder: Path) -> tuple[Any, str]:
 
 
 def weight_files(folder: Path) -> dict[str, list[Path]]:
-    """The files with the weights of each part that `model_index.json` names; of several variants the plain one."""
+    """The files with the weights of each part that `model_index.json` names, without variants."""
     parts = {}
     for name, about in read_object(folder / INDEX, {}, "give the folder of a diffusers pipeline").items():
         if isinstance(about, list) and (folder / name).is_dir() and Path(name).name == name:
             files = sorted((folder / name).glob("*.safetensors"))
-            plain = [file for file in files if not re.search(r"\.(fp16|bf16|non_ema|ema)[.-]", file.name)]
-            if files:
-                parts[name] = plain or files
+            if plain := [file for file in files if not any(fnmatch(file.name, variant) for variant in VARIANTS)]:
+                parts[name] = plain
     if not parts:
         raise UserError(f"{folder} holds no weights", allowed="parts whose weights are in safetensors files")
     return parts
@@ -143,6 +145,8 @@ def hub_facts(name: str) -> dict[str, Any]:
     from huggingface_hub import HfApi
     from huggingface_hub.utils import filter_repo_objects
 
+    if Path(name).expanduser().is_dir():
+        raise UserError(f"{name} is a folder, so there is nothing to download", run=f"… --renderer diffusers:{name}")
     try:
         info = HfApi().model_info(name, files_metadata=True)
     except Exception as error:
@@ -153,10 +157,11 @@ def hub_facts(name: str) -> dict[str, Any]:
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     if INDEX not in files:
         raise UserError(f"'{name}' has no {INDEX}, so it is no pipeline of diffusers")
+    needed = filter_repo_objects(files, allow_patterns=NEEDED, ignore_patterns=VARIANTS)
     card = info.card_data.to_dict() if info.card_data else {}
     return {
         "name": name,
-        "bytes": sum(files[file] for file in filter_repo_objects(files, allow_patterns=NEEDED)),
+        "bytes": sum(files[file] for file in needed),
         "license": card.get("license_name") or card.get("license"),
         "gated": bool(info.gated),
     }
@@ -167,7 +172,7 @@ def download(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=NEEDED))
+        return Path(snapshot_download(name, allow_patterns=NEEDED, ignore_patterns=VARIANTS))
     except Exception as error:
         raise UserError(
             f"'{name}' could not be downloaded: {first_line(error)}", run="the same command again"
