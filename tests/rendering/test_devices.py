@@ -55,6 +55,18 @@ def test_other_errors_pass_through():
     assert not is_out_of_memory(RuntimeError("shapes differ"))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    ],
+)
+def test_memory_that_runs_out_outside_torchs_allocator_is_noticed(message: str):
+    assert is_out_of_memory(RuntimeError(message))
+
+
 def test_a_cpu_passes_pictures_one_by_one():
     assert choose_batch_size(gaussian(), 64, 16) == 1
     with pytest.raises(UserError, match="1 or more"):

@@ -20,7 +20,7 @@ from unswayed.rendering.editors.pipelines import Call, EditRequest, Pipeline, op
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 MIB = 2**20
-WIDTHS = {"large": 640, "middle": 320, "small": 64}  # channels; the weights are about 1600, 400 and 20 MB in bf16
+WIDTHS = {"large": 640, "middle": 320, "small": 64}  # channels; the weights are about 770, 190 and 8 MB in bf16
 
 
 def in_painting(width: int) -> Callable[[], Any]:
@@ -80,11 +80,14 @@ def picture(pipeline: Pipeline) -> np.ndarray:
 
 
 def test_the_largest_pipeline_that_fits_is_opened_and_draws(folders: dict[str, Path]) -> None:
+    for folder in folders.values():  # so that kernels, which take memory, are loaded before it is scarce
+        picture(open_pipeline(parse(f"{folder}?size={SIDE}&offload=none"), "cuda", "bf16"))
+    pipelines._opened.cache_clear()
     spec = parse("|".join(str(folders[name]) for name in WIDTHS) + f"?size={SIDE}&offload=none")
     larger = torch.cuda.mem_get_info()[1]
     for chosen in ("large", "middle", "small"):
         enough = needs(folders[chosen])
-        room = min(300 * MIB, (larger - enough) // 2)  # for what it computes with, and too little for the larger one
+        room = min(300 * MIB, (larger - enough) * 4 // 5)  # to compute with, and too little for the larger one
         ballast, larger = leave(int((enough + room) / memory.USABLE)), enough
         opened = open_pipeline(spec, "cuda", "bf16")
         assert opened.facts["name"] == str(folders[chosen])

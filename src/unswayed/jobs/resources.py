@@ -94,11 +94,15 @@ def free_bytes(device: torch.device) -> int:
         return pages // 2
 
 
+_RAN_OUT = ("allocate memory", "out of memory", "ALLOC_FAILED", "ALLOCATION_FAILED")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: in torch's allocator, on the CPU, or in what CUDA and its libraries allocate."""
     import torch
 
     return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(error, RuntimeError) and "allocate memory" in str(error)
+        isinstance(error, RuntimeError) and any(text in str(error) for text in _RAN_OUT)
     )
 
 
