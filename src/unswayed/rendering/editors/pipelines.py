@@ -7,6 +7,7 @@ import functools
 import inspect
 import math
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,6 +206,26 @@ def call_of(pipeline: Pipeline, spec: Spec, steps: int | None) -> Call:
     return Call(steps, own if asked is None else asked, 1.0 if strength is None else strength, negative)
 
 
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """A block in which the libraries draw no progress bars, print only errors, and do not warn of what they plan."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        from diffusers.utils import logging as of_diffusers
+        from transformers.utils import logging as of_transformers
+
+        before = of_diffusers.get_verbosity(), of_transformers.get_verbosity()
+        for each in (of_diffusers, of_transformers):
+            each.disable_progress_bar()
+            each.set_verbosity_error()
+        try:
+            yield
+        finally:
+            for each, level in zip((of_diffusers, of_transformers), before, strict=True):
+                each.enable_progress_bar()
+                each.set_verbosity(level)
+
+
 def open_pipeline(spec: Spec, device: str | None, precision: str | None) -> Pipeline:
     """The pipeline of a spec, on its device; of several names (`BIG|SMALL`) the first that fits.
 
@@ -215,6 +236,7 @@ def open_pipeline(spec: Spec, device: str | None, precision: str | None) -> Pipe
 
 
 @functools.lru_cache(maxsize=2)
+@_quiet()
 def _opened(names: str, settings: tuple[tuple[str, str], ...], device: str, precision: str | None) -> Pipeline:
     spec, target, refused = Spec(f"diffusers:{names}", "diffusers", names, dict(settings)), torch.device(device), []
     offload, tiling = spec.options.get("offload"), spec.options.get("tiling")
@@ -241,13 +263,12 @@ def _loaded(
     spec: Spec, name: str, folder: Path, kind: Any, what: str, side: int, ways: list[Holding], device: torch.device
 ) -> Pipeline:
     way = ways[0]
-    with _quiet():
-        try:
-            pipe = kind.from_pretrained(
-                folder, torch_dtype=PRECISIONS[way.precision], local_files_only=True, use_safetensors=True
-            )
-        except Exception as error:
-            raise UserError(f"{folder} cannot be opened as {kind.__name__}: {first_line(error)}") from error
+    try:
+        pipe = kind.from_pretrained(
+            folder, torch_dtype=PRECISIONS[way.precision], local_files_only=True, use_safetensors=True
+        )
+    except Exception as error:
+        raise UserError(f"{folder} cannot be opened as {kind.__name__}: {first_line(error)}") from error
     pipe.set_progress_bar_config(disable=True)
     facts = {"name": name, "class": kind.__name__, "kind": what, **facts_of(folder)}
     if "scheduler" in spec.options:
@@ -291,24 +312,6 @@ def _check_batch(pipeline: Pipeline) -> None:
             f"{pipeline.name} does not draw {pipeline.batch} pictures at once as it draws each of them",
             allowed="?batch=1, which is the default",
         )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """A block in which the libraries draw no progress bars and print only errors."""
-    from diffusers.utils import logging as of_diffusers
-    from transformers.utils import logging as of_transformers
-
-    before = of_diffusers.get_verbosity(), of_transformers.get_verbosity()
-    for each in (of_diffusers, of_transformers):
-        each.disable_progress_bar()
-        each.set_verbosity_error()
-    try:
-        yield
-    finally:
-        for each, level in zip((of_diffusers, of_transformers), before, strict=True):
-            each.enable_progress_bar()
-            each.set_verbosity(level)
 
 
 def _grid(pipe: Any) -> int:
