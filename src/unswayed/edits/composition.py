@@ -139,7 +139,8 @@ class Composition:
         """Return the composition with a part redrawn from words, in which `{class}` is the photograph's class; words
         for the same part are added to those that are already there."""
         if "{class}" in words.prompt and self.class_name is None:
-            raise Impossible("the words name {class}, but the class of this photograph is not known")
+            unknown = "the words name {class}, but the class of this photograph is not known"
+            raise Impossible(f"{unknown}; `edit` takes it as --label")
         text = words.prompt.replace("{class}", self.class_name or "")
         if self.words is not None:
             if self.words.where != words.where:

@@ -62,7 +62,7 @@ def _print_built(built: BuildResult, scenes: Source) -> None:
     where = address(built.root)
     rows = ", ".join(f"{number} {status}" for status, number in built.counts.items())
     made = f"{plural(built.made, 'scene')} made now" if built.made else "all made before"
-    print(f"{where}: {built.sources} scenes, {rows} pictures ({made}, {built.seconds:.1f} s)")
+    print(f"{where}: {plural(built.sources, 'scene')}, {rows} pictures ({made}, {built.seconds:.1f} s)")
     if built.unfinished:
         print(f"{built.unfinished} scenes are left to other shards; the run that finishes last writes the manifest")
     classes = some((f"{name} {number}" for name, number in built.classes.items()), 20)

@@ -154,7 +154,7 @@ def edit(
     more: list[str] | None = option(
         None, "Any edit written as in a recipe: `lighting(where=both)=-2`.", flags=("--edit",)
     ),
-    label: str | None = option(None, "The true class, for an adversarial background."),
+    label: str | None = option(None, "The true class, for an adversarial background and for {class} in words."),
     pool: str = option("sample", "The source of random backgrounds and occluders."),
     replay: Path | None = option(None, "Make the picture of this record again, with its settings.", "FILE.json"),
     trust: bool = option(False, "Let `--replay` open a guide or source that runs code or uses the network."),
@@ -165,6 +165,7 @@ def edit(
     - `unswayed edit dog.jpg --box 40,60,300,280 --size 0.05 --position 1,1 -o corner.png`
     - `unswayed edit dog.jpg --background random --direction 30 --seed 3 -o turned.png`
     - `unswayed edit dog.jpg --background checker --renderer paste -o checker.png`
+    - `unswayed edit dog.jpg --background "a beach at sunset" --renderer diffusers:FOLDER -o beach.png`
     - `unswayed edit --replay corner.json -o again.png`
 
     Edits are applied in the order of the list below, followed by those of `--edit`. Without `--mask` or `--box` the
@@ -197,7 +198,8 @@ def edit(
     files = photograph.write_edited(edited, output)
     if gave_json(as_json, {**edited.record, "output": str(files[0])}):
         return
-    say(*(note if note.startswith("warning: ") else f"note: {note}" for note in edited.notes))
+    changed = ["the label may change with the object"] if edited.values.get("label_may_change") else []
+    say(*(note if note.startswith("warning: ") else f"note: {note}" for note in [*edited.notes, *changed]))
     print(f"{files[0]}: the object covers {edited.record['pixel_rate']:.3f} of the picture; record: {files[2]}")
 
 
