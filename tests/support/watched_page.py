@@ -11,6 +11,7 @@ import pytest
 
 AXE = Path(__file__).parents[2] / ".venv" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 LONG = 60_000
+WINDOWS = ({"width": 1300, "height": 850}, {"width": 768, "height": 1024}, {"width": 390, "height": 844})
 
 
 @contextmanager
@@ -46,8 +47,8 @@ def swipe(page: Any, start: tuple[float, float], end: tuple[float, float]) -> No
     session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
-def violations(page: Any) -> list[tuple[str, str]]:
-    """What axe-core finds that is serious or worse: (rule, the element)."""
+def violations(page: Any, part: str = "html") -> list[tuple[str, str]]:
+    """What axe-core finds in a part of the page that is serious or worse: (rule, the element)."""
     if not AXE.is_file():
         pytest.skip("no axe-core: npm install --no-save --prefix .venv/axe axe-core@4")
     # While something new is being made gradio dims the old, and fades it in again.
@@ -58,6 +59,7 @@ def violations(page: Any) -> list[tuple[str, str]]:
       return parts.every((part) => getComputedStyle(part).opacity === "1");
     })""")
     page.evaluate("(code) => new Function(code).call(window)", AXE.read_text())
-    found = page.evaluate("async () => (await axe.run(document)).violations")
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    found = page.evaluate("(part) => axe.run(part)", part)
+    assert len(found["passes"]) > 10, "rules were applied"
+    serious = [one for one in found["violations"] if one["impact"] in ("serious", "critical")]
     return [(one["id"], node["html"]) for one in serious for node in one["nodes"]]

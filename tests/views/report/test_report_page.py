@@ -22,10 +22,11 @@ from unswayed.evaluation.facts import Facts
 from unswayed.evaluation.heat import explain_pairs
 from unswayed.files.whole import read_json, write_json
 from unswayed.scene import LOOK_BELOW
-from unswayed.views.report import ReportSettings
+from unswayed.views.report import ReportSettings, gallery
 from unswayed.views.report.findings import Findings
-from unswayed.views.report.gallery import flips_of_every_model
+from unswayed.views.report.gallery import flips_of_every_model, page_data, pictures_of
 from unswayed.views.report.page import benchmark_facts, write_report
+from unswayed.views.report.pictures import Album
 from unswayed.views.report.section import drawing
 from unswayed.views.report.verdict import verdict
 from unswayed.views.text import interval, joined, points, render
@@ -162,12 +163,32 @@ def test_the_same_predictions_give_the_same_bytes(world: Path, page: str) -> Non
     assert (world / "report.html").read_text() == page
 
 
+def test_the_flips_of_every_cell_have_pictures_before_other_photographs(world: Path, monkeypatch: Any) -> None:
+    """A pressed cell showed cards without pictures, because the room was given to what other cells show."""
+    findings = Findings(world / "predictions", ReportSettings())
+    album, data = Album(findings.facts.root, findings.facts.manifest), page_data(findings)
+    monkeypatch.setattr(gallery, "_IN_PLACE", 1)
+    every = pictures_of(findings, album, data)
+    flips = findings.answers.filter(pl.col("correct").not_() & (pl.col("edit") != "original"))
+    right = findings.answers.filter(pl.col("correct") & (pl.col("edit") == "original"))
+    shown = (
+        flips.join(right, on=["model", "source_id"], how="semi")
+        .group_by("model", "edit")
+        .agg(pl.col("source_id").min())
+    )
+    names = [name for name, _ in data["photographs"]]
+    wanted = {names.index(name) for name in shown["source_id"].cast(pl.String)}
+    assert 2 <= len(wanted) < len(every)
+    monkeypatch.setattr(gallery, "_BUDGET", sum(len(every[number]) for number in wanted))
+    assert set(pictures_of(findings, album, data)) == wanted
+
+
 def test_the_verdict_names_attributes_losses_the_worst_edit_and_n(world: Path) -> None:
     line, losses, hurts, sure, ranked = verdict(Findings(world / "predictions", ReportSettings()))
     assert all(f"{attribute}: " in line or f"{attribute}, " in line for attribute in ("size", "background"))
     assert "40 photographs can show large effects only" in line
     assert "40 photographs" in losses
-    assert hurts.startswith("What hurts most: object size 5 %. ")
+    assert hurts.startswith("What hurts most: object size 5 % costs ")
     assert re.search(r"\d+ of \d+ (net |raw )?drops (is|are) beyond chance", sure)
     assert "n = 40 is small" in ranked
 

@@ -71,10 +71,11 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     path = folder / "model00.parquet"
     pl.read_parquet(path).filter(~control).write_parquet(path)
     said = verdict(Findings(folder, ReportSettings()))[1]
-    reason = "the control that shows it for random background could not be made (needs a diffusion network)"
-    assert f"what rendering alone costs cannot be subtracted from the average: {reason}" in said
+    reason = "it was not measured for random background (its control: needs a diffusion network)"
+    assert f"what rendering alone costs is included, because {reason}" in said
     write_report(folder, tmp_path / "report.html", heat_maps=0)
-    assert "The matrix subtracts it if it can." in (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "In the matrix it is subtracted where it was measured." in page
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,7 @@ _PREDICTIONS = 120_000
 # Bytes of the pictures in the page, which has at most eight million of all kinds.
 _BUDGET = 3_400_000
 _SIDE = 112
+_IN_PLACE = 8  # flips below the matrix, as in page.js
 _WIDEST = 140  # pictures side by side in one file: WebP allows 16,383 pixels
 
 
@@ -352,19 +353,24 @@ def _points(findings: Findings) -> dict[str, object]:
 def pictures_of(findings: Findings, album: Album, data: Json) -> dict[int, str]:
     """Return one picture for each photograph, by its number in `data`: the original and all edits side by side.
 
-    The photographs with the largest losses of probability come first, until the budget is used up.
+    First come the flips that a pressed cell of the matrix shows, then the photographs with the largest losses of
+    probability, until the budget is used up.
     """
     if "points" not in data or album.root is None:
         return {}
-    loss = np.zeros(len(data["photographs"]))
-    for key, (after, _) in data["points"].items():
+    labels = np.array([label for _, label in data["photographs"]])
+    loss, leading = np.zeros(len(labels)), np.zeros(len(labels), bool)
+    for key, (after, answers) in data["points"].items():
         before = data["points"].get(f"{key.partition(chr(10))[0]}\n{ORIGINAL}")
         if before is not None:
             shares = zip(before[0], after, strict=True)
-            loss += [0 if None in pair else max(0, pair[0] - pair[1]) for pair in shares]
+            lost = np.array([-1 if None in pair else max(0, pair[0] - pair[1]) for pair in shares])
+            loss += np.maximum(lost, 0)
+            flipped = np.flatnonzero((np.array(before[1]) == labels) & (np.array(answers) != labels) & (lost >= 0))
+            leading[flipped[np.argsort(-lost[flipped], kind="stable")[:_IN_PLACE]]] = True
     strips: dict[int, str] = {}
     spent = 0
-    for number in np.argsort(-loss, kind="stable").tolist():
+    for number in np.lexsort((-loss, ~leading)).tolist():
         strip = _strip(album, data["photographs"][number][0], [ORIGINAL, *findings.edits][:_WIDEST])
         if strip is None:
             continue

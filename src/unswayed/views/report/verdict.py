@@ -43,7 +43,7 @@ def verdict(findings: Findings) -> list[str]:
     return [
         f"{findings.line}.",
         _how_much(findings),
-        f"What hurts most: {hurts.answer}. {hurts.reason}",
+        f"What hurts most: {hurts.answer} {hurts.reason}",
         f"Is that sure? {sure.answer}: {sure.reason} {beyond_chance(findings)}",
         *([f"Can the models be ranked? {ranked.answer}. {ranked.reason}"] if ranked else filter(None, [_small(n)])),
     ]
@@ -53,21 +53,19 @@ def measure_words(findings: Findings) -> str:
     """Return whether the averages are net of what rendering alone costs and, if not, why."""
     if not any(row["raw"] for row in findings.averages.values()):
         return "what rendering alone costs is subtracted"
-    return f"what rendering alone costs cannot be subtracted from the average: {_missing_control(findings)}"
+    return f"what rendering alone costs is included, because it was not measured for {_without_control(findings)}"
 
 
-def _missing_control(findings: Findings) -> str:
-    """Return of which edits the control is missing and why, as far as the benchmark's manifest records it."""
+def _without_control(findings: Findings) -> str:
+    """Return which edits have no control and why, as far as the benchmark's manifest records it."""
     manifest = findings.facts.manifest
     raw = set(findings.drops.filter("raw")["edit"]) & set(findings.averaged)
-    control = "the control that shows it for " + (findings.words[min(raw)] if len(raw) == 1 else f"{len(raw)} edits")
+    edits = findings.words[min(raw)] if len(raw) == 1 else f"{len(raw)} edits"
     if manifest is None or not {"status", "reason"} <= set(manifest.columns):
-        return f"{control} was not evaluated"
+        return edits
     rows = manifest.filter(pl.col("edit").is_in(list(findings.facts.controls.values())))
     absent = rows.filter((pl.col("status") == "ok").any().over("edit").not_()).drop_nulls("reason")
-    if absent.is_empty():
-        return f"{control} was not evaluated"
-    return f"{control} could not be made ({str(absent['reason'][0]).partition(':')[0]})"
+    return edits if absent.is_empty() else f"{edits} (its control: {str(absent['reason'][0]).partition(':')[0]})"
 
 
 def _how_much(findings: Findings) -> str:
@@ -95,10 +93,12 @@ def hurts_most(findings: Findings) -> tuple[Answer, Answer]:
     edit, effect, n = findings.worst.row(0)
     rows = findings.drops.filter((pl.col("edit") == edit) & ~pl.col("white_box"))
     if effect <= 0:
-        return Answer("no edit", "None costs accuracy, averaged over models."), Answer("No", "no drop is the largest.")
-    meaning, models = findings.meanings[edit], rows.height
-    over = f", on average over {plural(models, 'model')}" if models > 1 else ""
-    costs = f"It costs {points(effect)} points{over} (n = {n:,}){f': {meaning}' if meaning else ''}."
+        return Answer("no edit", "costs accuracy, averaged over models."), Answer("No", "no drop is the largest.")
+    words, models = findings.words[edit], rows.height
+    # A name such as "object size 5 %" says what it means.
+    meaning = "" if any(map(str.isdigit, words)) else findings.meanings[edit]
+    over = f" on average over {plural(models, 'model')}" if models > 1 else ""
+    costs = f"{f'({meaning}) ' if meaning else ''}costs {points(effect)} points{over} (n = {n:,})."
     sure = int(rows["certain"].sum())
     answer = "Yes" if sure == models else "Partly" if sure else "No"
     which = f" for {f'{sure} of' if 0 < sure < models else 'all'} {models} models" if models > 1 else ""
@@ -110,7 +110,7 @@ def hurts_most(findings: Findings) -> tuple[Answer, Answer]:
         reason += (
             f"; that it is worse than the next, {following} {more}, is {'sure too' if gap.certain else 'not sure'}"
         )
-    return Answer(findings.words[edit], costs), Answer(answer, f"{reason}.")
+    return Answer(words, costs), Answer(answer, f"{reason}.")
 
 
 def beyond_chance(findings: Findings) -> str:
