@@ -14,7 +14,7 @@ import pytest
 from command_line import run_cli
 from hostile_names import HOSTILE_EDIT, HOSTILE_MODEL
 from unswayed.files.whole import sha256
-from watched_page import LONG, violations, watched
+from watched_page import LONG, WINDOWS, violations, watched
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
@@ -109,7 +109,9 @@ def test_an_uploaded_object_is_boxed_and_painted_with_the_mouse(page):
 def test_a_photograph_of_ones_own_and_one_that_is_none(page, tmp_path):
     bad, own = tmp_path / "holiday.jpg", tmp_path / "<b>mine.jpg"
     bad.write_bytes(b"PK\x03\x04" + bytes(64))
-    page.set_input_files("#upload input[type=file]", bad)
+    with page.expect_file_chooser() as chooser:
+        page.click("#sample [data-own]")
+    chooser.value.set_files(bad)
     page.wait_for_selector("#problem [role=alert]")
     assert "holiday.jpg: this is not a picture but a ZIP archive" in page.inner_text("#problem")
     shutil.copy(SAMPLE / "panda.jpg", own)
@@ -141,10 +143,14 @@ def test_a_preset_opens_its_accordion_and_changes_have_words(page):
 
 
 def test_the_picture_its_answers_the_search_and_the_rendering_are_in_sight_at_once(browser, address):
-    with watched(browser, address, viewport={"width": 1300, "height": 850}) as page:
-        for part in ("#pictures .after", "#pictures .verdict", "#answers .bars", "#search", "#render"):
-            box = page.locator(part).first.bounding_box()
-            assert box["y"] >= 0 and box["y"] + box["height"] <= 850, part
+    with watched(browser, address, viewport=WINDOWS[0]) as page:
+        for changed in (True, False):
+            for part in ("#pictures .after", "#pictures .verdict", "#answers .bars", "#search", "#render"):
+                box = page.locator(part).first.bounding_box()
+                assert box["y"] >= 0 and box["y"] + box["height"] <= 850, (part, changed)
+            if changed:
+                page.click("#pictures .chip.all")
+                page.wait_for_selector("#note :text('Nothing is changed yet')")
 
 
 def test_the_smallest_change_is_searched_and_worded_with_care(page):
@@ -198,29 +204,20 @@ def test_models_are_compared_as_dumbbells(page):
     assert violations(page) == []
 
 
-def test_in_the_dark_everything_can_be_read_too(browser, address):
-    with watched(browser, address, color_scheme="dark") as page:
-        assert page.evaluate("document.body.classList.contains('dark')")
-        page.fill("#size-rate input[type=number]", "3")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_tab_can_be_read_at_every_width(browser, address, scheme):
+    with watched(browser, address, color_scheme=scheme) as page:
+        assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
         page.wait_for_selector("#answers .turned")
-        assert violations(page) == []
-        page.get_by_role("tab", name="Browse").click()
-        page.wait_for_selector("#flips button")
-        open_a_flip_of_lite_0(page)
-        assert violations(page) == []
-        page.get_by_role("tab", name="Compare").click()
-        page.wait_for_selector("#comparison .dumbbell")
-        assert violations(page) == []
-
-
-def test_nothing_overflows_a_phone(browser, address):
-    phone = browser.new_page(viewport={"width": 390, "height": 844})
-    phone.goto(address)
-    phone.wait_for_selector("#answers .bars", timeout=LONG)
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-    assert violations(phone) == []
-    phone.get_by_role("tab", name="Compare").click()
-    phone.wait_for_selector("#comparison .dumbbell", timeout=LONG)
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-    assert violations(phone) == []
-    phone.close()
+        for tab in ("Edit", "Browse", "Compare"):
+            page.get_by_role("tab", name=tab).click()
+            if tab == "Browse":
+                page.wait_for_selector("#flips button")
+                open_a_flip_of_lite_0(page)
+            if tab == "Compare":
+                page.wait_for_selector("#comparison .dumbbell")
+            for window in WINDOWS:
+                page.set_viewport_size(window)
+                assert page.evaluate("document.documentElement.scrollWidth") <= window["width"]
+                assert violations(page) == [], (tab, window)
+            page.set_viewport_size(WINDOWS[0])

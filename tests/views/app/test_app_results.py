@@ -114,8 +114,6 @@ def test_every_text_is_escaped(results):
             StageContent(ObjectPicture(picture), ObjectPicture(picture)),
             HOSTILE,
             [said],
-            (),
-            [HOSTILE],
         ),
         figures.flips_list(results, flips),
         figures.drawn("flip_markup", results=results, flip=flip, warm=[picture, picture], note=HOSTILE),

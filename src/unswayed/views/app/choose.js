@@ -1,5 +1,5 @@
 // A press on a thumbnail chooses its photograph; the component's value is the name. Until the server has opened it, or an
-// uploaded one, the stage shows the file itself. `element`, `props` and `trigger` are given by gradio.
+// uploaded one, the stage shows the file itself; the last button opens the dialog of the upload. `element`, `props` and `trigger` are given by gradio.
 function loading(address) {
   const stage = document.querySelector("#pictures .canvas");
   if (!stage) return;
@@ -7,6 +7,10 @@ function loading(address) {
   stage.querySelector(".after").src = address;
 }
 element.addEventListener("click", (event) => {
+  if (event.target.closest("[data-own]")) {
+    document.querySelector("#upload").scrollIntoView({ block: "center" });
+    document.querySelector("#upload input[type=file]").click();
+  }
   const button = event.target.closest("[data-sample]");
   if (!button) return;
   loading(button.querySelector("img").src);

@@ -49,6 +49,7 @@ def edit_tab(page: Component, studio: Studio) -> None:
             answers_panel(editor)
             search_panel(editor)
             editor.compared.render()
+            gr.HTML("<h2>Examples</h2>")
             with gr.Row(elem_id="presets"):
                 presets = [gr.Button(preset.title, size="sm", min_width=140) for preset in PRESETS]
             with gr.Row():

@@ -152,13 +152,11 @@ class Editor:
     ) -> tuple[object, ...]:
         files = [None] * 3 if made.edited is None else write_files(made.edited, asked.photograph, asked.picture)
         buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in files]
-        names = {edit.name for edit in chain}
-        unchanged = [group.edit for group in self.groups if group.edit not in names]
         said = []
         for name in asked.models:
             with suppress(UserError):  # a model that cannot be opened is named with the predictions
                 said.append(ModelAnswers(name, *self.studio.answers(name, (made.before, made.after))))
-        markup = stage(asked.photograph, made, caption, said, chain, unchanged, asked.seed, serial)
+        markup = stage(asked.photograph, made, caption, said, chain, asked.seed, serial)
         return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
 
     def _changed(self, asked: EditorInputs, values: Mapping[str, Mapping[str, Value] | None]) -> EditorInputs:

@@ -31,7 +31,7 @@ from .controls import SIDE, own_box, place_of
 from .photographs import Photograph
 from .studio import Answer, FoundObjects, ObjectPicture, Progress, Studio, remembered_removal
 
-NOTHING = "Nothing is changed yet: drag the object, or move one of the sliders."
+NOTHING = "Nothing is changed yet: drag the object, a corner or the round handle, or move a slider."
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,14 +193,13 @@ def stage(
     caption: str,
     said: Sequence[ModelAnswers],
     chain: Sequence[Edit] = (),
-    unchanged: Sequence[str] = (),
     seed: int = 0,
     serial: int | None = None,
 ) -> Markup:
     """Return the whole stage.
 
-    said: of each chosen model; chain: the changes; unchanged: names of the other edits; serial: the number of the
-    handle's move that this answers, or None.
+    said: of each chosen model; chain: the changes; serial: the number of the handle's move that this
+    answers, or None.
     """
     outline = None if made.placement is None else place_of(photograph, made.placement)
     changes = [(edit.name, _words(edit)) for edit in chain]
@@ -218,7 +217,6 @@ def stage(
         side=SIDE,
         layers=None if outline is None else _moving(photograph, tuple(chain), seed),
         changes=[*changes, ("seed", f"random seed {seed}")] if seed else changes,
-        unchanged=unchanged,
     )
 
 
