@@ -140,14 +140,13 @@ def demo(
 
     Exit codes: 0 done, 2 wrong command, 4 done but some pictures could not be made.
     """
-    from ..report.drop_tables import analysis_text
-
     with progress_line("demo", "passes") as show:
         done = unswayed.demo(output, settings, progress=lambda now, total, stage: show(round(now), round(total), stage))
-    typer.echo(analysis_text(done.drops, "drops", "table"))
-    for sentence in done.verdict[1:]:  # the table begins with the first
-        typer.echo("\n".join(wrapped(sentence)))
-    typer.echo(f"\nan overview of the edits: {done.sheet}\nthe report:")
+    typer.echo("")
+    for sentence in done.verdict:
+        typer.echo("\n".join(wrapped(sentence[0].upper() + sentence[1:])))
+    typer.echo(f"\nevery number: unswayed analyze {output / 'predictions'}")
+    typer.echo(f"an overview of the edits: {done.sheet}\nthe report:")
     print(done.report)
     exit_with_failures(done.failures)
 
