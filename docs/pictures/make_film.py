@@ -18,7 +18,7 @@ from unswayed.views.app.page import served
 
 SCENE, CORNER, END = "koala", 2, 0.25  # END: the share of the object's sides that is left
 STEPS, FRAME, HOLD = 18, 110, 1500  # milliseconds
-WIDE, HIGH, SHOWN = 920, 560, 760
+WIDE, HIGH, SHOWN = 960, 584, 760
 TALL = 800  # of the window in which the app is shown; the frames begin at the stage
 # The picture of the last move has come, and the bars beside it say what the stage says.
 ANSWERED = """() => {

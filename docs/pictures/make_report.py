@@ -45,7 +45,8 @@ def main(pets: str, work: Path) -> None:
     write_table(work)
     with camera(1300, 850) as page:
         page.goto(report.resolve().as_uri())
-        keep(shot(page), "report.jpg", height=690)
+        matrix = page.locator(".matrix-scroll").first.bounding_box()
+        keep(shot(page), "report.jpg", height=round(matrix["y"] + matrix["height"]))
         page.locator(".worst-flip").click()
         page.wait_for_selector("dialog[open]")
         keep(shot(page), "report-flip.jpg", width=1000)
