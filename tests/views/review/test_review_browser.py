@@ -9,6 +9,7 @@ import pytest
 
 from unswayed.benchmark.rows import read_reviews
 from unswayed.views.review import open_session, served, summarize
+from watched_page import WINDOWS, violations
 
 KEYS = {"1": "valid", "2": "unrecognizable", "3": "artifact"}
 
@@ -74,6 +75,19 @@ def test_an_answer_that_cannot_be_saved_is_said_on_the_page(browser, bench):
         (bench / "reviews.parquet").write_bytes(b"damaged")
         page.keyboard.press("1")
         page.locator("#message", has_text="was not saved").wait_for()
+        page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(browser, bench, scheme):
+    with served(open_session(bench, "ann", limit=3)) as server:
+        page = browser.new_page(color_scheme=scheme, bypass_csp=True)
+        for window in WINDOWS:
+            page.set_viewport_size(window)
+            page.goto(server.address)
+            page.locator("#place", has_text="0 rated").wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= window["width"]
+            assert violations(page) == [], window
         page.close()
 
 
