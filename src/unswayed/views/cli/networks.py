@@ -221,10 +221,12 @@ def _print(folder: Path, state: JsonObject) -> None:
     for run in state["runs"]:
         process = printable(f"{run.get('command')} on {run.get('machine')} (process {run.get('process')})")
         if not run["alive"]:
-            print(f"{process}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume")
+            said = f"{process}: stale, not heard of for {run['seconds_ago']:.0f} s; run the same command to resume"
+            print("\n".join(wrapped(said)))
             continue
-        rate = f", {run['rate']:.3g} {run.get('unit')}/s" if run.get("rate") else ""
+        rate = f", {run['rate']:.3g}/s" if run.get("rate") else ""
         left = f", about {run['left'] / 60:.0f} min left" if run.get("left") else ""
-        print(printable(f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"))
+        said = f"{process}: {run.get('done')} of {run.get('total')} {run.get('unit')}{rate}{left}"
+        print("\n".join(wrapped(printable(said))))
         for remark in run.get("remarks") or []:
             print(printable(f"  {remark}"))
