@@ -150,7 +150,7 @@ def test_the_picture_its_answers_the_search_and_the_rendering_are_in_sight_at_on
                 assert box["y"] >= 0 and box["y"] + box["height"] <= 850, (part, changed)
             if changed:
                 page.click("#pictures .chip.all")
-                page.wait_for_selector("#note :text('Nothing is changed yet')")
+                page.wait_for_selector("#pictures :text('Nothing is changed yet')")
 
 
 def test_the_smallest_change_is_searched_and_worded_with_care(page):

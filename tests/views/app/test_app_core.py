@@ -22,7 +22,7 @@ from unswayed.rendering.photograph import replay, write_edited
 from unswayed.views.app.controls import PRESETS, chain_from, groups, preset_flat, values_from
 from unswayed.views.app.figures import marker
 from unswayed.views.app.photographs import box_of, found_by, marked, open_sample, open_upload, read_once
-from unswayed.views.app.stage import FOLDER, NOTHING, framed, preview, render, write_files
+from unswayed.views.app.stage import FOLDER, framed, preview, render, write_files
 from unswayed.views.app.studio import Studio
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
@@ -138,7 +138,7 @@ def test_pictures_in_memory_are_few():
 
 def test_nothing_switched_on_shows_the_photograph(studio):
     shown = preview(studio, open_sample("koala"), ())
-    assert shown.note == NOTHING
+    assert shown.note == ""
     assert shown.edited is None
     np.testing.assert_array_equal(shown.before.image, shown.after.image)
 

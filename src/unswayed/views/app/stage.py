@@ -81,7 +81,7 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     left_out = next((edit for edit in chain if needs_network(edit)), None)
     waiting = "" if left_out is None else f"Needs the diffusion network ({left_out.describe()}): press Render."
     if not pasted:
-        return StageContent(before, before, None, waiting or NOTHING)
+        return StageContent(before, before, None, waiting)
     edited = studio.edit(request_of(pasted, photograph, seed), photograph)
     kept = edited if left_out is None else None
     return StageContent(before, seen(edited, photograph), kept, waiting, edited.placement)
@@ -217,6 +217,7 @@ def stage(
         side=SIDE,
         layers=None if outline is None else _moving(photograph, tuple(chain), seed),
         changes=[*changes, ("seed", f"random seed {seed}")] if seed else changes,
+        nothing=NOTHING,
     )
 
 
