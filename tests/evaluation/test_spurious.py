@@ -136,7 +136,7 @@ def test_pages_are_written_with_the_names_that_lie_beside_them(model, source, tm
     from unswayed.evaluation import study as sensitivity_study
 
     monkeypatch.setattr("unswayed.jobs._packed", lambda worker, optional: None)  # this source is only in this process
-    monkeypatch.setattr(sensitivity_study, "_opened", lambda *_: (source, False))
+    monkeypatch.setattr(sensitivity_study, "open_source", lambda spec: source)
     monkeypatch.setattr(sensitivity_study, "open_model", lambda *_, **__: model)
     (tmp_path / "spurious/colors").mkdir(parents=True)
     (tmp_path / "spurious/colors/names.json").write_text(json.dumps({"0": "traffic light"}))

@@ -8,10 +8,11 @@ import pytest
 
 from command_line import refused
 from unswayed.errors import UserError
-from unswayed.evaluation.probes import Probe, measure_pictures, read_probe, run_probe
+from unswayed.evaluation.probes import Opened, Probe, ProbeWork, measure_pictures, read_probe, run_probe
 from unswayed.evaluation.settings import SensitivitySettings
 from unswayed.evaluation.study import run_study
 from unswayed.jobs.parts import ItemTable
+from unswayed.jobs.table_job import Share
 from unswayed.views.studies import write_tables
 
 
@@ -120,3 +121,19 @@ def test_a_part_that_is_lost_before_the_merge_is_an_error_and_measured_again(tmp
     assert run_probe(probe).measured == 1
     assert len(seen) == 4
     assert read_probe(tmp_path, "noise")["source_id"].to_list() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("careful", "lanes"), [(False, 3), (True, 1)])
+def test_with_care_no_other_picture_is_in_work_when_one_ends_the_process(tmp_path, monkeypatch, careful, lanes):
+    made = []
+
+    def probe(original):
+        made.append(original)
+        rows = [{"source_id": "a", "value": 1.0}]
+        return SmallProbe(tmp_path / "noise" / "m.parquet", {}, ["a"], lambda *_: rows)
+
+    monkeypatch.setattr("unswayed.evaluation.probes.copies", lambda original, count, *_: [original] * count)
+    monkeypatch.setattr("torch.set_num_threads", lambda count: None)
+    work = ProbeWork(lambda *_: Opened("model", probe, "cpu", 1), tmp_path, 1, lanes=3)
+    [reply] = work(Share((("m", "noise"),), careful=careful))
+    assert (reply.error, made) == (None, ["model"] * lanes)

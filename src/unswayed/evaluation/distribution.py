@@ -5,9 +5,8 @@ Energy, GradNorm, background statistics, LPIPS, Inception features, and answers 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from unswayed.files.whole import Json, canonical, sha256
 from unswayed.jobs import EngineSettings, device_at
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.parts import ItemTable
-from unswayed.jobs.resources import copies
 from unswayed.jobs.table_job import Share
 from unswayed.labels import LabelSpace
 from unswayed.models import Classifier, open_model
@@ -38,7 +36,7 @@ from .evaluation import run_evaluation
 from .feature_networks import FEATURES, inception_file, lpips_file, open_inception, open_lpips, picture_features
 from .inputs import ORIGINAL, Picture, open_pictures
 from .measures import energy, gradnorm
-from .probes import Careful, Probe, run_probes
+from .probes import Careful, Opened, Probe, run_probes
 from .settings import DistributionSettings, EvaluateSettings
 
 SCORES, FEATURE_ROWS = "scores", "inception"
@@ -57,11 +55,6 @@ class Sets:
 
     pictures: dict[str, tuple[str, Picture]]
     described: list[Json]
-
-    def original_of(self, picture: Picture) -> Picture | None:
-        """The photograph that a picture of the benchmark was made from."""
-        original = self.pictures.get(f"{ORIGINAL}|{picture.source_id}/{ORIGINAL}/0")
-        return original[1] if original is not None else None
 
 
 def sets_of(benchmark: str | Path, against: Sequence[str] = (), limit: int | None = None) -> Sets:
@@ -101,6 +94,7 @@ def _folder(spec: str, limit: int | None) -> list[Picture]:
     ]
 
 
+Distance = Callable[[np.ndarray, np.ndarray], float]
 MaybeMasked = tuple[np.ndarray, np.ndarray | None]  # a picture, and its mask if it has one
 
 
@@ -132,28 +126,34 @@ class ScoresProbe(_SetsProbe):
         model: Classifier,
         sets: Sets,
         folder: str | Path,
-        distance: Callable[[np.ndarray, np.ndarray], float] | None = None,
+        distance: Distance | None = None,
     ) -> None:
         described = {"probe": SCORES, "lpips": distance is not None, **model.card()}
         super().__init__(sets, Path(folder) / SCORES / f"{model.slug}.parquet", described, list(sets.pictures), SCHEMA)
         self.model, self.distance = model, distance
-        self.head_inputs = self.held.enter_context(_head_inputs(model))
+        self.seen: list[torch.Tensor] = []  # what the last linear layer read in a pass
+        layers = [layer for layer in model.module.modules() if isinstance(layer, nn.Linear)]
+        for head in [layer for layer in layers if layer.out_features == len(model.labels)][-1:]:
+            self.callback(head.register_forward_pre_hook(self._see).remove)
+
+    def _see(self, _: object, inputs: tuple[torch.Tensor, ...]) -> None:
+        self.seen.append(inputs[0].detach())
 
     def measure(self, picture: str, loaded: MaybeMasked) -> list[Json]:
         name, shown = self.sets.pictures[picture]
         image, mask = loaded
+        self.seen.clear()
         logits = self.model.logits(self.model.prepare(image)[None]).cpu().numpy()
-        features = self.head_inputs()
         row = {"model": self.model.name, **self.named(picture), "run": shown.run, "energy": float(energy(logits)[0])}
-        if features is not None:
-            row["gradnorm"] = float(gradnorm(features, logits)[0])
+        if len(self.seen) == 1 and self.seen[0].ndim == 2:
+            row["gradnorm"] = float(gradnorm(self.seen[0].float().cpu().numpy(), logits)[0])
         if mask is not None:
             texture = glcm_measures(image, mask)
             row |= {measure: texture[measure] for measure in BACKGROUND[:3]}
             row |= {"uniformity": texture["energy"], "amplitude": background_amplitude(image, mask)}
-        original = self.sets.original_of(shown)
+        original = self.sets.pictures.get(f"{ORIGINAL}|{shown.source_id}/{ORIGINAL}/0")
         if self.distance is not None and original is not None and name != ORIGINAL:
-            before = read_picture(original.path)
+            before = read_picture(original[1].path)
             row["lpips"] = self.distance(before, image) if before.shape == image.shape else None
         return [row]
 
@@ -171,28 +171,6 @@ class FeaturesProbe(_SetsProbe):
 
     def measure(self, picture: str, loaded: MaybeMasked) -> list[Json]:
         return [{**self.named(picture), "features": picture_features(self.network, loaded[0])}]
-
-
-@contextlib.contextmanager
-def _head_inputs(model: Classifier) -> Iterator[Callable[[], np.ndarray | None]]:
-    """A function that gives what the last linear layer read in the pass just made, (N, D) float32, or None."""
-    heads = [
-        layer
-        for layer in model.module.modules()
-        if isinstance(layer, nn.Linear) and layer.out_features == len(model.labels)
-    ]
-    seen: list[torch.Tensor] = []
-
-    def hook(_: object, inputs: tuple[torch.Tensor, ...]) -> None:
-        seen.append(inputs[0].detach())
-
-    def read() -> np.ndarray | None:
-        features = list(seen)
-        seen.clear()
-        return features[0].float().cpu().numpy() if len(features) == 1 and features[0].ndim == 2 else None
-
-    with heads[-1].register_forward_pre_hook(hook) if heads else contextlib.nullcontext():
-        yield read
 
 
 ADAPTED = "+bn-adapt"
@@ -280,29 +258,24 @@ class DistributionProbes:
     names: tuple[str, ...]
     device: str | None = None
 
-    def model(self, name: str, device: str | None = None) -> Classifier:
-        opened = open_model(name, device=device_at(device, self.device), labels=self.labels)
-        return replace(opened, fixed_hash=opened.weights_hash)
-
-    @contextlib.contextmanager
-    def open(
-        self, model: str, kind: str, share: Share, device: str | None, lanes: int, careful: Careful | None
-    ) -> Iterator[list[Probe]]:
+    def __call__(self, model: str, kind: str, share: Share, device: str | None, careful: Careful | None) -> Opened:
         """Probes of the scores of one model, or of the Inception features."""
-        with contextlib.ExitStack() as stack:
-            if kind == SCORES:
-                distance = open_lpips(self.lpips) if self.lpips is not None else None
-                opened = self.model(model, device)
-                lanes = lanes if str(opened.device).startswith("cpu") else 1
-                models = copies((opened, distance), lanes, len(self.sets.pictures), opened.nbytes)
-                yield [stack.enter_context(ScoresProbe(copy, self.sets, self.folder, by)) for copy, by in models]
-                return
-            assert self.inception is not None
-            chosen = device_at(device, self.device or "cpu") or "cpu"
-            network, hashed = open_inception(self.inception, chosen), sha256(self.inception)
-            size = sum(value.nbytes for value in network.state_dict().values())
-            networks = copies(network, lanes if chosen == "cpu" else 1, len(self.sets.pictures), size)
-            yield [FeaturesProbe(copy, hashed, self.sets, self.names, self.folder) for copy in networks]
+        if kind == SCORES:
+            distance = open_lpips(self.lpips) if self.lpips is not None else None
+            opened = open_model(model, device=device_at(device, self.device), labels=self.labels)
+            opened = replace(opened, fixed_hash=opened.weights_hash)
+
+            def scores(copy: tuple[Classifier, Distance | None]) -> Probe:
+                return ScoresProbe(copy[0], self.sets, self.folder, copy[1])
+
+            return Opened((opened, distance), scores, str(opened.device), opened.nbytes)
+        assert self.inception is not None
+        chosen = device_at(device, self.device or "cpu") or "cpu"
+        network, hashed = open_inception(self.inception, chosen), sha256(self.inception)
+        size = sum(value.nbytes for value in network.state_dict().values())
+        return Opened(
+            network, lambda copy: FeaturesProbe(copy, hashed, self.sets, self.names, self.folder), chosen, size
+        )
 
 
 def _fair_sets(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from unswayed.choices import Convention, Frame, check_choice, one_line, takes
+from unswayed.errors import BadPicture
 from unswayed.files.whole import Json
 from unswayed.models import open_model
 from unswayed.models.heads import PRESETS, Training, keys_of
@@ -22,7 +23,7 @@ from unswayed.sources import open_source
 
 from .noise import ablate as gray_region
 from .noise import at_input, labeled
-from .probes import counter, loaded_ahead, unusable
+from .probes import counter, loaded_ahead
 from .settings import HeadSettings
 
 
@@ -76,8 +77,8 @@ def fit_head(
         for scene_id, loaded in loaded_ahead(load, scenes.ids):
             if show:
                 show(1)
-            if isinstance(loaded, Exception):
-                failures[scene_id] = unusable(loaded)
+            if isinstance(loaded, BadPicture):
+                failures[scene_id] = str(loaded)
             else:
                 targets.append(loaded[0])
                 used.append(scenes.entry(scene_id).image)
@@ -99,8 +100,7 @@ def _training(settings: HeadSettings) -> Training:
     """The training of the preset with the given changes; `released` trains twice as long with a gray background."""
     check_choice("preset", settings.preset, Convention)
     training = replace(PRESETS[settings.preset], seed=settings.seed)
-    epochs, rate = settings.epochs, settings.learning_rate
-    if epochs is None and settings.preset == "released" and settings.ablate is not None:
-        epochs = 2 * training.epochs
-    training = training if epochs is None else replace(training, epochs=epochs)
-    return training if rate is None else replace(training, learning_rate=rate)
+    if settings.preset == "released" and settings.ablate is not None:
+        training = replace(training, epochs=2 * training.epochs)
+    given = {"epochs": settings.epochs, "learning_rate": settings.learning_rate}
+    return replace(training, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -229,7 +229,7 @@ class NoiseProbe(Probe[LabeledPicture]):
             **{name: value for name, value in changes.items() if (name, value) != ("convention", "default")},
         }
         super().__init__(ItemTable(Path(folder) / KIND / f"{model.slug}.parquet", described, source.ids, SCHEMA))
-        self.held.enter_context(kept_heap(kind))
+        self.enter_context(kept_heap(kind))
 
     def load(self, picture: str) -> LabeledPicture:
         scene = self.source[picture]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 import torch
@@ -24,7 +24,7 @@ from unswayed.files.whole import Json, read_json, write_json
 from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.parts import ItemTable
-from unswayed.jobs.resources import in_lanes, one_thread
+from unswayed.jobs.resources import copies, in_lanes, one_thread
 from unswayed.jobs.table_job import SHARES_EACH, Journal, Reply, Share, TableJob
 from unswayed.models import Classifier
 from unswayed.models.label_mapping import LabelMapping, map_labels
@@ -43,27 +43,22 @@ JOURNALS = ".journals"
 Loaded = TypeVar("Loaded")
 
 
-class Probe(Generic[Loaded]):
+class Probe(contextlib.ExitStack, Generic[Loaded]):
     """The rows of every picture of a table; a subclass says how a picture is loaded and what its rows are.
 
     A picture that `load` cannot read, or that `measure` refuses as a BadPicture, becomes a failure with its reason and
-    is tried again by the next run. held: what is open as long as the probe is.
+    is tried again by the next run. Contexts that a subclass enters are open as long as the probe is.
     """
 
     def __init__(self, table: ItemTable) -> None:
-        self.table, self.held = table, contextlib.ExitStack()
+        super().__init__()
+        self.table = table
 
     def load(self, picture: str) -> Loaded:
         raise NotImplementedError
 
     def measure(self, picture: str, loaded: Loaded) -> list[Json]:
         raise NotImplementedError
-
-    def __enter__(self) -> Probe[Loaded]:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.held.close()
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,7 @@ def measure_pictures(
     probes: Sequence[Probe],
     ids: Sequence[str],
     progress: Callable[[int], None] | None = None,
-    skipped: Mapping[str, str] | None = None,
+    skipped: Mapping[str, str] = MappingProxyType({}),
     careful: Careful | None = None,
 ) -> tuple[int, dict[str, str]]:
     """Measure the pictures that have no rows yet, into part files; returns how many had them, and the failures.
@@ -102,8 +97,8 @@ def measure_pictures(
     """
     table, parts = probes[0].table, probes[0].table.parts()
     done = set(table.rows()[table.id_column].to_pylist())
-    todo = [picture for picture in ids if picture not in done and picture not in (skipped or {})]
-    failures = {picture: reason for picture, reason in (skipped or {}).items() if picture in ids}
+    todo = [picture for picture in ids if picture not in done and picture not in skipped]
+    failures = {picture: reason for picture, reason in skipped.items() if picture in ids}
     if progress and len(ids) > len(todo):
         progress(len(ids) - len(todo))
     for picture, rows in _measured(probes, todo, careful):
@@ -119,51 +114,46 @@ def measure_pictures(
 
 def _measured(
     probes: Sequence[Probe], ids: Sequence[str], careful: Careful | None
-) -> Iterator[tuple[str, list[dict[str, object]] | str]]:
-    """Every picture with its rows, or with the reason why it has none, in order."""
+) -> Iterator[tuple[str, list[Json] | str]]:
+    """Every picture with its rows, or with the reason why it has none, in order; an error of the model is raised."""
+
+    def alone(probe: Probe, picture: str) -> tuple[str, list[Json] | str]:
+        if careful is not None:
+            careful("picture", picture)
+        loaded = _loaded(probe.load, picture)
+        if careful is not None:
+            careful("model", probe.table.path.stem)
+        return measured(probe, *loaded)
+
+    def measured(probe: Probe, picture: str, loaded: object) -> tuple[str, list[Json] | str]:
+        try:
+            if isinstance(loaded, BadPicture):
+                raise loaded
+            return picture, probe.measure(picture, loaded)
+        except BadPicture as problem:
+            return picture, str(problem)
+
     if careful is not None or len(probes) > 1:
-
-        def alone(probe: Probe, picture: str) -> tuple[str, list[dict[str, object]] | str]:
-            if careful is not None:
-                careful("picture", picture)
-            _, loaded = _loaded(probe.load, picture)
-            if careful is not None:
-                careful("model", probe.table.path.stem)
-            return picture, _rows(probe, picture, loaded)
-
         yield from in_lanes([partial(alone, probe) for probe in probes], ids)
         return
     for picture, loaded in loaded_ahead(probes[0].load, ids):
         with one_thread():
-            rows = _rows(probes[0], picture, loaded)
-        yield picture, rows
+            answer = measured(probes[0], picture, loaded)
+        yield answer
 
 
-def _rows(probe: Probe, picture: str, loaded: object) -> list[dict[str, object]] | str:
-    """The rows of one picture, or the reason why it cannot be used; an error of the model is raised."""
-    if isinstance(loaded, Exception):
-        return unusable(loaded)
-    try:
-        return probe.measure(picture, loaded)
-    except BadPicture as problem:
-        return str(problem)
-
-
-def unusable(error: Exception) -> str:
-    """Why a picture could not be loaded."""
-    return str(error) if isinstance(error, BadPicture) else f"{type(error).__name__}: {error}"
-
-
-def loaded_ahead(load: Callable[[str], Loaded], ids: Sequence[str]) -> Iterator[tuple[str, Loaded | Exception]]:
-    """Every id with the result of `load` or its exception; a few pictures are loaded in advance."""
+def loaded_ahead(load: Callable[[str], Loaded], ids: Sequence[str]) -> Iterator[tuple[str, Loaded | BadPicture]]:
+    """Every id with the result of `load`, or what prevents one; a few pictures are loaded in advance."""
     return in_lanes([partial(_loaded, load)] * 2, ids)
 
 
-def _loaded(load: Callable[[str], Loaded], picture: str) -> tuple[str, Loaded | Exception]:
+def _loaded(load: Callable[[str], Loaded], picture: str) -> tuple[str, Loaded | BadPicture]:
     try:
         return picture, load(picture)
+    except BadPicture as problem:
+        return picture, problem
     except Exception as error:
-        return picture, error
+        return picture, BadPicture(f"{type(error).__name__}: {error}")
 
 
 def _merge(table: ItemTable, resumed: int, failures: Mapping[str, str]) -> ProbeResult:
@@ -171,33 +161,35 @@ def _merge(table: ItemTable, resumed: int, failures: Mapping[str, str]) -> Probe
     return ProbeResult(table.path, len(table.ids) - resumed - len(failures), resumed, dict(failures))
 
 
-class Opener(Protocol):
-    """Opens probes, also in another process, to which it is sent."""
+class Opened(NamedTuple):
+    """What measures the pictures of a table.
 
-    def open(
-        self, model: str, kind: str, share: Share, device: str | None, lanes: int, careful: Careful | None
-    ) -> AbstractContextManager[Sequence[Probe]]:
-        """Equal probes of the model, up to one for each lane; in the first share the model is also checked.
+    original: what each lane of a CPU has a copy of, such as a model; probe: the probe of a copy; device: where it runs;
+    size: its bytes.
+    """
 
-        careful: called with each picture and with the model before they are used.
-        """
-        ...
+    original: Any
+    probe: Callable[[Any], Probe]
+    device: str
+    size: int
 
 
-# What a share of a probe has left: the table, how many of its pictures were measured before, failures.
-_ShareResult = tuple[ItemTable, int, dict[str, str]]
+# Opens what a model, a kind of probe, a share and a device ask for, also in another process, to which it is sent; in
+# the first share it also checks the model, and calls what it is given with each picture and the model before.
+Opener = Callable[[str, str, Share, "str | None", "Careful | None"], Opened]
 
 
 @dataclass
 class ProbeWork:
     """Measures shares of the pictures of probes.
 
-    lanes: how many pictures a CPU measures beside each other, or the threads of a model that cannot be copied;
-    counted: called with the number of pictures measured now.
+    pictures: how many a probe has; lanes: how many of them a CPU measures beside each other, or the threads of a model
+    that cannot be copied; counted: called with the number of pictures measured now.
     """
 
     opener: Opener
     folder: Path
+    pictures: int
     lanes: int = 1
     counted: Callable[[int], None] | None = None
 
@@ -211,7 +203,11 @@ class ProbeWork:
         try:
             with contextlib.ExitStack() as stack:
                 journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
-                probes = stack.enter_context(self.opener.open(model, kind, share, device, self.lanes, journal))
+                opened = self.opener(model, kind, share, device, journal)
+                # With care, the last entry of the journal must be the only picture in work.
+                beside = self.lanes if opened.device.startswith("cpu") and not share.careful else 1
+                originals = copies(opened.original, beside, self.pictures, opened.size)
+                probes = [stack.enter_context(opened.probe(original)) for original in originals]
                 own = share.of(probes[0].table.ids)
                 resumed, failures = measure_pictures(probes, own, self.counted, dict(share.skipped), journal)
                 return [Reply((model, kind), (probes[0].table, resumed, failures))]
@@ -229,7 +225,7 @@ def run_probes(
     job = TableJob(engine, monitor, pictures * len(probes))
     job.total //= job.shard[1]
     devices = job.devices
-    work = ProbeWork(opener, folder, max(1, torch.get_num_threads() // len(devices)))
+    work = ProbeWork(opener, folder, pictures, max(1, torch.get_num_threads() // len(devices)))
     job.count(0)
     shares = SHARES_EACH * len(devices) if len(devices) > 1 else 1
     for key, replies in job.run(work, [[key] for key in probes], shares):
@@ -246,9 +242,9 @@ def _concluded(job: TableJob, replies: Sequence[Reply]) -> ProbeResult | str | N
     error = next((reply.error for reply in replies if reply.error is not None), None)
     if error is not None:
         return error
-    measured: list[_ShareResult] = [reply.result for reply in replies]
-    table, resumed = measured[0][0], sum(before for _, before, _ in measured)
-    failures = {picture: reason for _, _, failed in measured for picture, reason in failed.items()}
+    tables, before, failed = zip(*(reply.result for reply in replies), strict=True)
+    table, resumed = tables[0], sum(before)
+    failures = {picture: reason for of_share in failed for picture, reason in of_share.items()}
     number, shards = job.shard
     notes = [table.folder / f"{table.key}.{shard}-{shards}.json" for shard in range(1, shards + 1)]
 

@@ -199,7 +199,7 @@ class SaliencyProbe(Probe[MaskedPicture]):
         settings["heat_layer"] = model.heat_layer.to_json()
         path = Path(folder) / KIND / f"{model.slug}.parquet"
         super().__init__(ItemTable(path, settings, list(ids), SCHEMA, "sample_id"))
-        self.explain = self.held.enter_context(explainer(model, method))
+        self.explain = self.enter_context(explainer(model, method))
 
     def load(self, picture: str) -> MaskedPicture:
         return self.load_picture(picture)
@@ -259,16 +259,10 @@ def opened_pictures(
         named = {"source": pictures.spec, "frame": frame}
         return lambda sample_id: load_scene(sample_id.rsplit("/", 2)[0]), ids, mapping, named
     benchmark: Benchmark = pictures
-    columns = ("sample_id", "source_id", "edit", "label", "path", "mask_path", "status", "notes")
-    manifest = benchmark.manifest
-    origins = mask_origins(
-        manifest.select(["source_id", "values"]).to_pylist() if "values" in manifest.column_names else ()
-    )
-    rows = {
-        row["sample_id"]: row
-        for row in manifest.select([name for name in columns if name in manifest.column_names]).to_pylist()
-        if row["status"] == "ok" and row["mask_path"] and row["label"] is not None
-    }
+    manifest = benchmark.manifest.to_pylist()
+    origins = mask_origins(manifest)
+    shown = (row for row in manifest if row["status"] == "ok" and row["mask_path"] and row["label"] is not None)
+    rows = {row["sample_id"]: row for row in shown}
 
     def load_row(sample_id: str) -> MaskedPicture:
         row = rows[sample_id]

@@ -10,7 +10,7 @@ import functools
 import io
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import Json, remove_file, write_bytes, write_json
 from unswayed.jobs import device_at
 from unswayed.jobs.monitor import Monitor, View
-from unswayed.jobs.resources import copies, one_thread, shrinking
+from unswayed.jobs.resources import one_thread, shrinking
 from unswayed.jobs.table_job import Share
 from unswayed.masks.checks import doubted_masks
 from unswayed.models import Classifier, open_model
@@ -43,7 +43,7 @@ from .measures import best_channels, suspects
 from .model_cards import sentences_in
 from .noise import CHANGES, NoiseProbe, choose_levels
 from .noise import SCHEMA as NOISE_SCHEMA
-from .probes import Careful, Probe, ProbeResult, counter, read_probe, run_probes
+from .probes import Careful, Opened, Probe, ProbeResult, counter, read_probe, run_probes
 from .saliency import SCHEMA as SALIENCY_SCHEMA
 from .saliency import MaskedPicture, SaliencyProbe, opened_pictures
 from .settings import SensitivitySettings
@@ -178,7 +178,12 @@ class StudyProbes:
     @functools.cached_property
     def pictures(self) -> tuple[Source | Benchmark, bool]:
         """The source or the benchmark, and whether it is a benchmark."""
-        return _opened(self.spec, {name: getattr(self.settings, name) for name in ("limit", "classes", "sample")})
+        chosen: Json = {name: getattr(self.settings, name) for name in ("limit", "classes", "sample")}
+        if not (Path(self.spec).expanduser() / "benchmark.json").is_file():
+            return open_source(self.spec).select(**chosen), False
+        if any(chosen.values()):
+            raise UserError("--limit, --sample and --classes select from a source", allowed="a benchmark without them")
+        return Benchmark(self.spec), True
 
     @property
     def kinds(self) -> list[str]:
@@ -189,9 +194,8 @@ class StudyProbes:
         need("studies", "pytorch_grad_cam", "sklearn")
         return ["saliency"] if is_benchmark else ["noise", "saliency"]
 
-    def __getstate__(self) -> dict[str, object]:
-        kept = {declared.name: getattr(self, declared.name) for declared in fields(self)}
-        return {**kept, "opened": {}, "checked": set()}
+    def __reduce__(self) -> tuple[object, ...]:
+        return StudyProbes, (self.spec, self.folder, self.settings)
 
     def model(self, name: str, device: str | None = None) -> Classifier:
         if name not in self.opened:
@@ -203,26 +207,20 @@ class StudyProbes:
             self.opened[name] = replace(opened, fixed_hash=opened.weights_hash)
         return self.opened[name]
 
-    @contextlib.contextmanager
-    def open(
-        self, model: str, kind: str, share: Share, device: str | None, lanes: int, careful: Careful | None
-    ) -> Iterator[list[Probe]]:
+    def __call__(self, model: str, kind: str, share: Share, device: str | None, careful: Careful | None) -> Opened:
         """Probes of one model: for noise, or for heat maps."""
         opened = self.model(model, device)
-        pictures, _ = self.pictures
+        pictures, folder, settings = self.pictures[0], self.folder, self.settings
         if share.number == 0 and model not in self.checked:
             self.checked.add(model)
             self._check(opened, kind, share, careful)
-        on_cpu = str(opened.device).startswith("cpu")
-        with contextlib.ExitStack() as stack:
 
-            def probe(copy: Classifier) -> Probe:
-                if kind == "noise":
-                    return NoiseProbe(copy, pictures, self.folder, self.settings)  # type: ignore[arg-type]
-                return SaliencyProbe(copy, pictures, self.folder, self.method, self.settings.frame)
+        def probe(copy: Classifier) -> Probe:
+            if kind == "noise":
+                return NoiseProbe(copy, pictures, folder, settings)  # type: ignore[arg-type]
+            return SaliencyProbe(copy, pictures, folder, self.method, settings.frame)
 
-            models = copies(opened, lanes if on_cpu else 1, len(pictures), opened.nbytes)
-            yield [stack.enter_context(probe(copy)) for copy in models]
+        return Opened(opened, probe, str(opened.device), opened.nbytes)
 
     def _check(self, model: Classifier, kind: str, share: Share, careful: Careful | None) -> None:
         """Record what is suspicious about the model before anything is measured with it."""
@@ -303,14 +301,6 @@ def _require_same(folder: Path, settings: SensitivitySettings) -> None:
 
 _ORIGINAL = "/original/0"
 _OWN = frozenset(("probe", "source", "method", "benchmark", "levels", *CHANGES))
-
-
-def _opened(spec: str, chosen: Json) -> tuple[Source | Benchmark, bool]:
-    if (Path(spec).expanduser() / "benchmark.json").is_file():
-        if any(chosen.values()):
-            raise UserError("--limit, --sample and --classes select from a source", allowed="a benchmark without them")
-        return Benchmark(spec), True
-    return open_source(spec).select(**chosen), False
 
 
 def check_plausible(
