@@ -55,7 +55,7 @@ if __name__ == "__main__":
     said["export"] = run_cli("export", "--help", env={"COLUMNS": "200"}).stdout
     unswayed("masks", "photographs", "-o", "masks", "--segmenter", "disc:0.25")
 
-    from unswayed.evaluation.smallest import directions
+    from unswayed.evaluation.fragility import directions
     from unswayed.repair.settings import weights_of
     from unswayed.transforms import BatchEdit, EditMixture, RandomEdit, Scenes
     from unswayed.views.app.page import build_page

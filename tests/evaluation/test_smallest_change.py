@@ -11,15 +11,17 @@ from PIL import Image
 from unswayed.edits import in_order, make_edit
 from unswayed.edits.edit import Range
 from unswayed.errors import UserError
-from unswayed.evaluation.fragility import fragility, gif, subject_of
-from unswayed.evaluation.smallest import (
+from unswayed.evaluation.fragility import (
     HALVED,
     SCANNED,
     change_strip,
     directions,
     find_smallest,
+    fragility,
     fragility_profile,
+    gif,
     predictor,
+    subject_of,
 )
 from unswayed.models.opening import open_model
 from unswayed.rendering.photograph import Request

@@ -13,8 +13,7 @@ from markupsafe import Markup
 
 from unswayed.edits import Edit
 from unswayed.errors import UserError
-from unswayed.evaluation.fragility import subject_of
-from unswayed.evaluation.smallest import (
+from unswayed.evaluation.fragility import (
     SmallestChange,
     Still,
     Strip,
@@ -24,6 +23,7 @@ from unswayed.evaluation.smallest import (
     find_direction,
     find_smallest,
     fragility_profile,
+    subject_of,
 )
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame

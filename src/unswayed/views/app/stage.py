@@ -19,8 +19,7 @@ from unswayed.edits import Edit
 from unswayed.edits.composition import IDENTITY
 from unswayed.edits.recipes import CONTROLS, Item
 from unswayed.errors import UserError
-from unswayed.evaluation.fragility import gif
-from unswayed.evaluation.smallest import Strip
+from unswayed.evaluation.fragility import Strip, gif
 from unswayed.files.whole import make_folder, write_bytes
 from unswayed.rendering.photograph import EditedPhotograph, Request, compose, write_edited
 from unswayed.sources.source import slug

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from unswayed.errors import UserError, unknown
+from unswayed.evaluation.fragility import Predictor, predictor
 from unswayed.evaluation.judging import Truth, judged_rows
 from unswayed.evaluation.saliency import heat_maps
-from unswayed.evaluation.smallest import Predictor, predictor
 from unswayed.files.whole import canonical
 from unswayed.labels import imagenet
 from unswayed.masks.segment import default_segmenter, open_segmenter
