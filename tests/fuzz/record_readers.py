@@ -119,7 +119,7 @@ def benchmark_card() -> Reader:
 
     from unswayed.benchmark.plan import decisive
     from unswayed.benchmark.rows import read_card
-    from unswayed.evaluation.facts import _with_manifest
+    from unswayed.evaluation.facts import Facts, _with_manifest
     from unswayed.evaluation.inputs import guides_of
     from unswayed.files.records import differences
     from unswayed.labels import LabelSpace
@@ -135,15 +135,14 @@ def benchmark_card() -> Reader:
         LabelSpace.from_json(found["labels"])
         guides_of(found)
         differences(decisive(found), decisive(card))
-        _with_manifest(manifest, found, frozenset(), {})
+        _with_manifest(Facts(benchmark=found), manifest)
 
     return Reader([json.dumps(card).encode()], read, damaged_json)
 
 
 def model_cards() -> Reader:
-    from unswayed.evaluation.facts import _classes
+    from unswayed.evaluation.facts import _classes, find_benchmark
     from unswayed.evaluation.model_cards import identity_differences, identity_in, read_cards
-    from unswayed.evaluation.predictions import find_benchmark
 
     identity = {"sha256": "0", "settings": {"seed": 1}, "labels": "x", "edits": {"size-0.1": "y"}}
     identity |= {"photographs": {"count": 1, "sha256": "z"}, "pictures": {"count": 2, "sha256": "z"}}

@@ -63,10 +63,10 @@ def manifest() -> Reader:
     def read(data: bytes) -> Facts:
         root = placed("benchmark/manifest.parquet", data).parent
         if len(data) % 2:
-            return _with_manifest(polars_table(read_manifest(root, (), outside=True)), {}, frozenset(), {})
+            return _with_manifest(Facts(), polars_table(read_manifest(root, (), outside=True)))
         for row in (table := Benchmark(root).manifest).to_pylist():
             row_of(row)
-        return _with_manifest(polars_table(table), {}, frozenset(), {})
+        return _with_manifest(Facts(), polars_table(table))
 
     return Reader([file.getvalue()], read, other_columns)
 

@@ -5,25 +5,39 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from operator import methodcaller
 from pathlib import Path
 from typing import Literal
 
 import polars as pl
 
-from unswayed.benchmark.rows import REVIEWS, VALID, read_reviews
+from unswayed.benchmark.rows import CARD, MANIFEST, REVIEWS, VALID, read_card, read_manifest, read_reviews
 from unswayed.edits import all_edits, edit_from, edit_named_in, words_of
 from unswayed.edits.edit import Edit
 from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
-from unswayed.files.whole import Json, parse_json
+from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
+from unswayed.files.whole import Json, parse_json, sha256
 from unswayed.labels import Task
 from unswayed.scene import LOOK_BELOW, MASKS_DOUBTED, WARNING, MaskOrigin
 
-from .model_cards import KEYS, REPEAT, WHITE_BOX, read_cards, require_one_benchmark, suspicion_in, tasks_in
-from .predictions import Predictions, find_benchmark, in_memory, is_frame, polars_frame
+from .model_cards import (
+    KEYS,
+    REPEAT,
+    WHITE_BOX,
+    identity_in,
+    identity_of,
+    prediction_files,
+    read_cards,
+    require_one_benchmark,
+    rows_of,
+    stored_differences,
+    suspicion_in,
+    tasks_in,
+)
+from .predictions import Predictions, in_memory, is_frame, polars_frame, polars_table
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 _PHOTOGRAPHS = {
@@ -98,28 +112,21 @@ class Facts:
         """Return a short description of an edit; empty if neither the benchmark nor a recipe describes it."""
         if edit in _PHOTOGRAPHS:
             return _PHOTOGRAPHS[edit]
-        if edit not in self.descriptions:
-            item = named_item(edit)
-            return "" if item is None else item.describe()
-        return self.descriptions[edit]
-
-    @functools.cached_property
-    def descriptions(self) -> dict[str, str]:
-        """Return the descriptions of the edits whose parameters are in the manifest, by name."""
-        return {name: "; ".join(map(methodcaller("describe"), chain)) for name, chain in self.chains.items()}
+        if edit in self.chains:
+            return "; ".join(part.describe() for part in self.chains[edit])
+        item = named_item(edit)
+        return "" if item is None else item.describe()
 
     @functools.cached_property
     def chains(self) -> dict[str, tuple[Edit, ...]]:
         """Return the edits of each item whose parameters are in the manifest, by the item's name."""
         if self.manifest is None or "parameters" not in self.manifest.columns:
             return {}
-        records, chains = {}, {}
+        chains = {}
         for name, parameters in self.manifest.unique("edit", keep="first").select("edit", "parameters").iter_rows():
-            with contextlib.suppress(UserError):
-                records[name] = parse_json(parameters or "{}", "")
-        for name, record in records.items():  # an item without edits, or with one that is not installed, has no chain
+            # An item without edits, or with one that is not installed, has no chain.
             with contextlib.suppress(UserError, KeyError, TypeError, ValueError, AttributeError):
-                if chain := tuple(map(edit_from, record.get("chain", []))):
+                if chain := tuple(map(edit_from, parse_json(parameters or "{}", "").get("chain", []))):
                     chains[name] = chain
         return chains
 
@@ -222,11 +229,90 @@ def read_facts(
     guided = frozenset[str]()
     if is_frame(predictions):
         white_box, guided = _marked(polars_frame(predictions))
-    known = find_benchmark(predictions, cards, benchmark, models)
-    if known.manifest is not None:
-        facts = _with_manifest(known.manifest, known.card, white_box, cards)
-        return replace(facts, root=known.root, benchmark=known.card)
-    return Facts(guided=guided, white_box=white_box, cards=cards, classes=_classes(cards), absent=known.absent)
+    known = replace(find_benchmark(predictions, cards, benchmark, models), white_box=white_box, cards=cards)
+    if known.manifest is None:
+        return replace(known, guided=guided, classes=_classes(cards))
+    return _with_manifest(known, known.manifest)
+
+
+def find_benchmark(
+    predictions: Predictions,
+    cards: Mapping[str, Json],
+    given: str | Path | None = None,
+    models: Sequence[str] | None = None,
+) -> Facts:
+    """Return the facts of the benchmark of these models, or of all; a `given` one that is another is refused.
+
+    A copy is the same benchmark, and so is one that has grown since. Cards of other programs state no identity, so
+    their benchmark is used unchecked.
+    """
+    stated = [card for name, card in cards.items() if models is None or name in models]
+    if given is not None:
+        root = local_copy(given)
+        card = read_card(root)
+        manifest = polars_table(read_manifest(root, (), outside=True))
+        lines = _differences(predictions, stated, root, card)
+        if lines:
+            raise UserError(
+                f"{given} is not the benchmark that was evaluated; what differs:\n  " + "\n  ".join(lines),
+                allowed="the benchmark of these predictions, wherever it is now, or a copy of it",
+                run=f"unswayed evaluate {given} -m MODEL -o ANOTHER, for predictions on this benchmark",
+            )
+        return Facts(root=root, manifest=manifest, benchmark=card)
+    absent = []
+    described = [card["benchmark"] for card in cards.values() if isinstance(card.get("benchmark"), dict)]
+    for path, stated_there in {about["path"]: about for about in described if about.get("path")}.items():
+        try:
+            foreign = _is_foreign(path, predictions)
+            root = place_of(path) if foreign else reachable_copy(path)
+        except UserError as error:
+            absent.append(f"the card's path of the benchmark is {path[:200]!r}, which cannot be used ({error.given})")
+            continue
+        # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
+        finished = os.path.isfile(root / MANIFEST)
+        if not os.path.exists(root) or ("card_sha256" in stated_there and not finished):
+            where = f"at {path}, which is not fetched because only a file names it"
+            absent.append(f"the benchmark is {where if foreign else f'no longer at {path}'}")
+        elif finished:
+            card = read_card(root) if (root / CARD).is_file() else {}
+            lines = _differences(predictions, stated, root, card)
+            if not lines:
+                manifest = polars_table(read_manifest(root, (), outside=True))
+                return Facts(root=root, manifest=manifest, benchmark=card)
+            absent.append(f"the benchmark in {path} is not the one that was evaluated ({'; '.join(lines)})")
+    without = "so its controls and levels are unknown and its pictures are not shown: give its place by --benchmark"
+    return Facts(absent=tuple(f"{reason}, {without}" for reason in absent))
+
+
+def _is_foreign(path: str, predictions: Predictions) -> bool:
+    """Whether a card names an address in a storage other than that of the predictions, which the user gave."""
+    if not is_address(path):
+        return False
+    bucket = "/".join(address(place_of(path)).split("/")[:3])
+    return is_frame(predictions) or not address(place_of(predictions)).startswith(f"{bucket}/")
+
+
+def _differences(predictions: Predictions, stated: Sequence[Json], root: Path, card: Json) -> list[str]:
+    """Return what differs between a benchmark and the one of the cards; nothing if one of them fits it."""
+    identities = {stored["sha256"]: (stored, model) for model in stated if (stored := identity_in(model)) is not None}
+    if not identities:
+        return []
+    if (root / CARD).is_file():
+        bytes_now = sha256(root / MANIFEST), sha256(root / CARD)
+        for _, model in identities.values():
+            evaluated = model["benchmark"]
+            if (str(evaluated.get("sha256")).partition(":")[0], evaluated.get("card_sha256")) == bytes_now:
+                return []
+    rows = rows_of(root, read_manifest(root, outside=True).to_pylist())
+    now = identity_of(card, card.get("labels"), rows)
+    assert not is_frame(predictions)  # only files have cards
+    files = {path.stem: path for path in prediction_files(predictions)}
+    words = ("in the predictions", f"in {root}")
+    lines = [
+        stored_differences(files[model["file"]], identity, now, rows, words, whole=True)
+        for identity, model in identities.values()
+    ]
+    return min(lines, key=len)
 
 
 def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], frozenset[str]]:
@@ -238,20 +324,22 @@ def _marked(predictions: pl.DataFrame | pl.LazyFrame) -> tuple[frozenset[str], f
     return frozenset(rows["model"]), frozenset(rows["edit"])
 
 
-def _with_manifest(
-    manifest: pl.DataFrame, card: Mapping[str, object], white_box: frozenset[str], cards: Mapping[str, Json]
-) -> Facts:
-    edits = manifest.unique("edit", keep="first", maintain_order=True)
+def _with_manifest(known: Facts, manifest: pl.DataFrame) -> Facts:
+    """What the rows and the card of the benchmark say about its edits, besides what is known."""
+    card, edits = known.benchmark, manifest.unique("edit", keep="first", maintain_order=True)
     recipe = card.get("recipe")
     entries = recipe.get("edits") or [] if isinstance(recipe, dict) else []
     listed = [item for item in entries if isinstance(item, dict) and "name" in item]
-    order = tuple(dict.fromkeys([*(item["name"] for item in listed), *edits["edit"].to_list()]))
-    there = set(manifest.columns)
-    controls = dict(edits.drop_nulls("control").select("edit", "control").iter_rows()) if "control" in there else {}
-    guided = frozenset(manifest.drop_nulls("guide")["edit"] if "guide" in there else ())
     folders = {str((item.get("parameters") or {}).get("folder")) for item in listed}
-    official = card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS)
-    return Facts(order, controls, guided, white_box, official, _classes(cards, card), manifest=manifest, cards=cards)
+    there = set(manifest.columns)
+    return replace(
+        known,
+        order=tuple(dict.fromkeys([*(item["name"] for item in listed), *edits["edit"].to_list()])),
+        controls=dict(edits.drop_nulls("control").select("edit", "control").iter_rows()) if "control" in there else {},
+        guided=frozenset(manifest.drop_nulls("guide")["edit"] if "guide" in there else ()),
+        official=card.get("kind") == "import" and folders.issuperset(_OFFICIAL_FOLDERS),
+        classes=_classes(known.cards, card),
+    )
 
 
 def _classes(cards: Mapping[str, Mapping[str, object]], card: Mapping[str, object] | None = None) -> tuple[str, ...]:

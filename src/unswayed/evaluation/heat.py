@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,6 +19,7 @@ from unswayed.sources import Source
 
 from .channels import activation_maps
 from .evaluator import is_evaluated
+from .predictions import HeatMaps, PicturePair
 from .saliency import MaskedPicture, answer_and_heat, explainer, scene_pictures
 
 NOISE = -1
@@ -73,7 +74,10 @@ def looked_at(
             except BadPicture:
                 continue
             answer, heat = answer_and_heat(model, picture, mapping, explain)
-            off = np.where(_grown(picture.mask, model.heat_layer.height), 0, heat).astype(np.float32)
+            # The blur of the heat map reaches half a cell of the layer's grid around the object.
+            reach = 2 * (len(picture.mask) // (2 * model.heat_layer.height)) + 1
+            grown = cv2.dilate((picture.mask > 0.5).astype(np.uint8), np.ones((reach, reach), np.uint8)) > 0
+            off = np.where(grown, 0, heat).astype(np.float32)
             if off.max() < FAINT:
                 continue
             maps = maps_of(model.from_pixels(torch.from_numpy(picture.image)[None]))[0]
@@ -98,12 +102,6 @@ def cluster(features: np.ndarray) -> np.ndarray:
     return HDBSCAN(min_cluster_size=2, metric="euclidean", copy=True).fit_predict(features)
 
 
-def _grown(mask: np.ndarray, cells: int) -> np.ndarray:
-    """The object and half a cell of the layer's grid around it, which the blur of the heat map reaches."""
-    reach = 2 * (len(mask) // (2 * cells)) + 1
-    return cv2.dilate((mask > 0.5).astype(np.uint8), np.ones((reach, reach), np.uint8)) > 0
-
-
 def _box(heat: np.ndarray) -> tuple[int, int, int, int]:
     """The box of the part around the peak at half its height or above; at least an eighth of the picture's side."""
     _, parts = cv2.connectedComponents((heat >= heat.max() / 2).astype(np.uint8))
@@ -120,33 +118,19 @@ def _at_least(first: int, last: int, least: int, side: int) -> tuple[int, int]:
     return first, max(int(last), first + least)
 
 
-class Pair(Protocol):
-    """A photograph and its edit, for the explanation of one model: (H, W, 3) uint8 each, and the true label."""
-
-    model: str
-    source_id: str
-    edit: str
-    label: int
-    before: np.ndarray
-    after: np.ndarray
-
-
-Maps = tuple[np.ndarray, np.ndarray]
-
-
 def explain_pairs(
-    pairs: Sequence[Pair],
+    pairs: Sequence[PicturePair],
     cards: Mapping[str, Mapping[str, object]],
     progress: Callable[[], None] = lambda: None,
     trust: bool = False,
-) -> tuple[list[Maps | None], list[str]]:
+) -> tuple[list[HeatMaps | None], list[str]]:
     """The heat maps (H, W) of both pictures of every pair, in order, and notes.
 
     cards: by model, as `evaluate` wrote them. A model that cannot be opened, or whose weights differ from those
     that were evaluated, has no maps, but a note. trust: also open models that can run code or use the network,
     although their names come from the predictions.
     """
-    of_pairs: list[Maps | None] = [None] * len(pairs)
+    of_pairs: list[HeatMaps | None] = [None] * len(pairs)
     notes: list[str] = []
     try:
         need("studies", "pytorch_grad_cam")
@@ -166,7 +150,7 @@ def explain_pairs(
     return of_pairs, notes
 
 
-def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: bool) -> list[Maps]:
+def _of_model(name: str, pairs: Sequence[PicturePair], card: Mapping[str, Any], trust: bool) -> list[HeatMaps]:
     if (task := task_of(card.get("task"))) != "classify":
         raise UserError(f"its task is `{task}`")
     labels = LabelSpace.from_json(card["labels"]) if "labels" in card else None
@@ -175,10 +159,10 @@ def _of_model(name: str, pairs: Sequence[Pair], card: Mapping[str, Any], trust: 
         raise UserError("its weights or its code differ from those that were evaluated")
     mapping = map_labels(model.labels, labels or model.labels, {pair.label for pair in pairs})
     photographs: dict[str, np.ndarray] = {}
-    maps: list[Maps] = []
+    maps: list[HeatMaps] = []
     with explainer(model) as explain:
 
-        def explained(pair: Pair, edit: str, picture: np.ndarray) -> np.ndarray:
+        def explained(pair: PicturePair, edit: str, picture: np.ndarray) -> np.ndarray:
             whole = np.ones(picture.shape[:2], np.float32)
             return answer_and_heat(
                 model, MaskedPicture(pair.source_id, edit, pair.label, picture, whole, False), mapping, explain

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -392,8 +392,8 @@ def suspicion_in(card: Mapping[str, object]) -> str | None:
 
 def chance_in(card: Mapping[str, object]) -> float:
     """Return the accuracy of guessing, in [0, 1]; 0 if the card does not state it."""
-    originals = card.get("originals")
-    return float(originals.get("chance") or 0) if isinstance(originals, Mapping) else 0.0
+    originals: Any = card.get("originals") or {}
+    return float(originals.get("chance") or 0)
 
 
 def doubted_share_in(card: Mapping[str, object]) -> float:

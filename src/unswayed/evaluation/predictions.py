@@ -1,41 +1,27 @@
-"""Predictions as data frames: one model after another, what models share, their state, and their benchmark."""
+"""Predictions as data frames: one model after another, what models share, and their state."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 from typing_extensions import TypeIs
 
-from unswayed.benchmark.rows import CARD, MANIFEST, read_card, read_manifest
 from unswayed.errors import UserError, unknown
 from unswayed.files.records import read_object
-from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.tables import column_names, read_checked
-from unswayed.files.whole import Json, sha256
+from unswayed.files.whole import Json
 from unswayed.jobs.resources import prefetch
 from unswayed.specs import is_same_model
 
-from .model_cards import (
-    FAILED,
-    KEYS,
-    PARTS,
-    PICTURE,
-    STORED,
-    identity_in,
-    identity_of,
-    prediction_files,
-    read_cards,
-    rows_of,
-    stored_differences,
-)
+from .model_cards import FAILED, KEYS, PARTS, PICTURE, STORED, prediction_files, read_cards
 
 
 class ForeignFrame(Protocol):
@@ -304,90 +290,16 @@ def _rows(path: Path) -> int:
         return 0
 
 
-@dataclass(frozen=True, eq=False)
-class FoundBenchmark:
-    """The folder, manifest and card of a benchmark; root and manifest None: it is not available, `absent` says why."""
+@dataclass(eq=False)
+class PicturePair:
+    """A photograph and its edit, (H, W, 3) uint8 each, that one model classified; the label is the true one."""
 
-    root: Path | None = None
-    manifest: pl.DataFrame | None = None
-    card: Json = field(default_factory=dict)
-    absent: tuple[str, ...] = ()
-
-
-def find_benchmark(
-    predictions: Predictions,
-    cards: Mapping[str, Json],
-    given: str | Path | None = None,
-    models: Sequence[str] | None = None,
-) -> FoundBenchmark:
-    """Return the benchmark on which these models, or all, were evaluated; a `given` one that is another is refused.
-
-    A copy is the same benchmark, and so is one that has grown since. Cards of other programs state no identity, so
-    their benchmark is used unchecked.
-    """
-    stated = [card for name, card in cards.items() if models is None or name in models]
-    if given is not None:
-        root = local_copy(given)
-        card = read_card(root)
-        manifest = polars_table(read_manifest(root, (), outside=True))
-        lines = _differences(predictions, stated, root, card)
-        if lines:
-            raise UserError(
-                f"{given} is not the benchmark that was evaluated; what differs:\n  " + "\n  ".join(lines),
-                allowed="the benchmark of these predictions, wherever it is now, or a copy of it",
-                run=f"unswayed evaluate {given} -m MODEL -o ANOTHER, for predictions on this benchmark",
-            )
-        return FoundBenchmark(root, manifest, card)
-    absent = []
-    described = [card["benchmark"] for card in cards.values() if isinstance(card.get("benchmark"), dict)]
-    for path, stated_there in {about["path"]: about for about in described if about.get("path")}.items():
-        try:
-            foreign = _is_foreign(path, predictions)
-            root = place_of(path) if foreign else reachable_copy(path)
-        except UserError as error:
-            absent.append(f"the card's path of the benchmark is {path[:200]!r}, which cannot be used ({error.given})")
-            continue
-        # A folder of `images:` has no manifest, and its cards state no hash of a benchmark's card.
-        finished = os.path.isfile(root / MANIFEST)
-        if not os.path.exists(root) or ("card_sha256" in stated_there and not finished):
-            where = f"at {path}, which is not fetched because only a file names it"
-            absent.append(f"the benchmark is {where if foreign else f'no longer at {path}'}")
-        elif finished:
-            card = read_card(root) if (root / CARD).is_file() else {}
-            lines = _differences(predictions, stated, root, card)
-            if not lines:
-                return FoundBenchmark(root, polars_table(read_manifest(root, (), outside=True)), card)
-            absent.append(f"the benchmark in {path} is not the one that was evaluated ({'; '.join(lines)})")
-    unknown = "so its controls and levels are unknown and its pictures are not shown: give its place by --benchmark"
-    return FoundBenchmark(absent=tuple(f"{reason}, {unknown}" for reason in absent))
+    model: str
+    source_id: str
+    edit: str
+    label: int
+    before: np.ndarray
+    after: np.ndarray
 
 
-def _is_foreign(path: str, predictions: Predictions) -> bool:
-    """Whether a card names an address in a storage other than that of the predictions, which the user gave."""
-    if not is_address(path):
-        return False
-    bucket = "/".join(address(place_of(path)).split("/")[:3])
-    return is_frame(predictions) or not address(place_of(predictions)).startswith(f"{bucket}/")
-
-
-def _differences(predictions: Predictions, stated: Sequence[Json], root: Path, card: Json) -> list[str]:
-    """Return what differs between a benchmark and the one of the cards; nothing if one of them fits it."""
-    identities = {stored["sha256"]: (stored, model) for model in stated if (stored := identity_in(model)) is not None}
-    if not identities:
-        return []
-    if (root / CARD).is_file():
-        bytes_now = sha256(root / MANIFEST), sha256(root / CARD)
-        for _, model in identities.values():
-            evaluated = model["benchmark"]
-            if (str(evaluated.get("sha256")).partition(":")[0], evaluated.get("card_sha256")) == bytes_now:
-                return []
-    rows = rows_of(root, read_manifest(root, outside=True).to_pylist())
-    now = identity_of(card, card.get("labels"), rows)
-    assert not is_frame(predictions)  # only files have cards
-    files = {path.stem: path for path in prediction_files(predictions)}
-    words = ("in the predictions", f"in {root}")
-    lines = [
-        stored_differences(files[model["file"]], identity, now, rows, words, whole=True)
-        for identity, model in identities.values()
-    ]
-    return min(lines, key=len)
+HeatMaps = tuple[np.ndarray, np.ndarray]  # of both pictures of a pair, (H, W) each

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
-from unswayed.evaluation.predictions import each_model
+from unswayed.evaluation.predictions import HeatMaps, PicturePair, each_model
 from unswayed.files.whole import Json
 from unswayed.labels import TaskWords, words_of
 from unswayed.views.text import data_address, joined, percent, plural, render
@@ -227,19 +227,6 @@ def models_section(
     return Section("models", "One picture, several models", body, {"models": figure})
 
 
-@dataclass(eq=False)
-class PicturePair:
-    """A photograph and its edit, (H, W, 3) uint8 each, that one model classified; the label is the true one."""
-
-    model: str
-    source_id: str
-    edit: str
-    label: int
-    before: np.ndarray
-    after: np.ndarray
-
-
-HeatMaps = tuple[np.ndarray, np.ndarray]
 Explanation = tuple[list[HeatMaps | None], list[str]]  # heat maps in order, notes
 # Such as `evaluation.heat.explain_pairs`: (pairs, cards by model, progress) -> heat maps and notes.
 Explain = Callable[[Sequence[PicturePair], Mapping[str, Json], Callable[[], None]], Explanation]
