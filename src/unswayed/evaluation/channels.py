@@ -151,19 +151,14 @@ def channel_examples(
 ) -> list[list[ChannelExample]]:
     """For each row of `best` (attribute, channel), up to `most` pictures in which that channel is most active."""
     with activation_maps(model, open_layer(model, study.layer)) as maps_of:
+
+        def example(scene_id: str, attribute: str, channel: int) -> ChannelExample:
+            image, masks = at_input(source[scene_id], model.transform.crop, study.frame)
+            heat = np.maximum(maps_of(model.from_pixels(torch.from_numpy(image)[None]))[0, channel].cpu().numpy(), 0)
+            heat = cv2.resize(heat / max(float(heat.max()), 1e-6), image.shape[1::-1], interpolation=cv2.INTER_LINEAR)
+            return ChannelExample(scene_id, image, heat, masks["foreground" if attribute == OBJECT else attribute])
+
         return [
-            [
-                _example(model, source, scene_id, attribute, channel, maps_of, study.frame)
-                for scene_id in study.examples(attribute, channel, most)
-            ]
+            [example(scene_id, attribute, channel) for scene_id in study.examples(attribute, channel, most)]
             for attribute, channel in best.select("attribute", "channel").iter_rows()
         ]
-
-
-def _example(
-    model: Classifier, source: Source, scene_id: str, attribute: str, channel: int, maps_of: MapsOf, frame: Frame
-) -> ChannelExample:
-    image, masks = at_input(source[scene_id], model.transform.crop, frame)
-    heat = np.maximum(maps_of(model.from_pixels(torch.from_numpy(image)[None]))[0, channel].cpu().numpy(), 0)
-    heat = cv2.resize(heat / max(float(heat.max()), 1e-6), image.shape[1::-1], interpolation=cv2.INTER_LINEAR)
-    return ChannelExample(scene_id, image, heat, masks["foreground" if attribute == OBJECT else attribute])

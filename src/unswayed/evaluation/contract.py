@@ -344,16 +344,15 @@ def _orders(space: LabelSpace, answers: np.ndarray, truth: Sequence[Sequence[int
 
 def _leave_one_out(answers: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, dict[int, int]]:
     """Return each picture's class as predicted by the others with the same output, and the class of each output."""
-    counts: dict[int, dict[int, int]] = {}
-    for answer, target in zip(answers.tolist(), truth.tolist(), strict=True):
-        counts.setdefault(answer, {})[target] = counts.get(answer, {}).get(target, 0) + 1
-    learned = np.full(len(truth), -1)
-    for index, (answer, target) in enumerate(zip(answers.tolist(), truth.tolist(), strict=True)):
-        others = {label: count - (label == target) for label, count in counts[answer].items()}
-        best = max(others, key=lambda label: (others[label], -label))
-        learned[index] = best if others[best] > 0 else -2
-    meaning = {answer: max(votes, key=lambda label: (votes[label], -label)) for answer, votes in counts.items()}
-    return learned, {answer: target for answer, target in meaning.items() if target >= 0}
+    outputs, rows = np.unique(answers, return_inverse=True)
+    targets, columns = np.unique(truth, return_inverse=True)
+    counts = np.zeros((len(outputs), len(targets)), np.int64)
+    np.add.at(counts, (rows, columns), 1)
+    others = counts[rows]
+    others[np.arange(len(truth)), columns] -= 1
+    learned = np.where(others.max(1) > 0, targets[others.argmax(1)], -2)
+    meaning = zip(outputs.tolist(), targets[counts.argmax(1)].tolist(), strict=True)
+    return learned, {output: target for output, target in meaning if target >= 0}
 
 
 def _exchanged(space: LabelSpace, moved: Sequence[tuple[int, int]]) -> str:

@@ -163,12 +163,20 @@ class Decoder:
         image = read_picture(picture.path, most)
         mask = None if picture.mask is None else read_mask(picture.mask)
         crops, survives = cropped(image, mask, self.geometries)
-        room.truths[position] = _truth(picture, mask) if self.asked else None
         for number, crop in enumerate(crops):
             room.crops[number].numpy()[position] = crop
             room.survives[number][position] = survives[number]
+        if not self.asked:
+            return
+        from unswayed.models.questions import Shown
+
+        from .judging import Truth
+
+        room.truths[position] = Truth.read(picture.label, mask, picture.objects, picture.sample_id)
         for model, prepared in zip(self.asked, room.prepared, strict=True):
-            prepared[position] = _asked_again(model.prepare(image), picture)
+            shown = prepared[position] = model.prepare(image)
+            if picture.edit == REPEAT and isinstance(shown, Shown):  # a stored answer is not taken for a new one
+                prepared[position] = replace(shown, repeat=picture.run + 1)
 
     def _filled(self, room: Batch, reasons: Sequence[tuple[str, str] | None]) -> Batch:
         """The batch without its unreadable pictures."""
@@ -181,21 +189,6 @@ class Decoder:
         truths = [room.truths[number] for number in kept]
         shown = tuple(shares[kept] for shares in room.survives)
         return Batch(room.index, kept, crops, shown, unreadable, prepared, truths)
-
-
-def _truth(picture: Picture, mask: np.ndarray | None) -> Truth:
-    from .judging import Truth
-
-    return Truth.read(picture.label, mask, picture.objects, picture.sample_id)
-
-
-def _asked_again(prepared: object, picture: Picture) -> object:
-    """What a model prepared; a repeated question is marked, so that a stored answer is not taken for a new one."""
-    if picture.edit != REPEAT:
-        return prepared
-    from unswayed.models.questions import Shown
-
-    return replace(prepared, repeat=picture.run + 1) if isinstance(prepared, Shown) else prepared
 
 
 def thread_count(device: str, asked: int | None, share: int = 1) -> int:

@@ -174,8 +174,7 @@ class EvaluationRun:
             refresh(self.folder)
             self.job.count(0)
             # In this process: a model object, and one that a server answers for.
-            local = (name for name, spec in specs.items() if not isinstance(spec, str) or is_service(spec))
-            here = [name for name in local if name in ours]
+            here = [name for name in ours if not isinstance(spec := specs[name], str) or is_service(spec)]
             apart = [name for name in ours if name not in here]
             evaluator = replace(self.evaluator, opened={})
             done_here = self.job.run(evaluator, [here], here=self.job.devices[0]) if here else ()
@@ -352,7 +351,12 @@ def _finish(
     )
     # The check before the evaluation sees some of the originals, and this one all of them.
     suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
-    answers, silent, spoken = _answers(model, table)
+    answers: Json = {}
+    silent, spoken = None, list[str]()
+    if model.task == "answer":
+        from .answers import summary
+
+        answers, silent, spoken = summary(model.name, table, model.mapping.classes)
     suspicion = "; ".join(doubt for doubt in (suspected, silent, pictures.doubt, seen.suspicion) if doubt) or None
     told = [*map(str, checked.get("remarks", [])), *filter(None, [seen.remark, model.card["origin"].get("assumed")])]
     told += spoken
@@ -376,7 +380,8 @@ def _finish(
         **({} if subset is None else {"subset": {"classes": len(subset), **_accuracy(table["subset_correct"])}}),
         **({"answers": answers} if answers else {}),
         "suspicion": suspicion,
-        "remarks": [*told, *pictures.cautions],
+        # Every table of numbers repeats the remarks about a benchmark's masks and photographs.
+        "remarks": [*told, *(() if pictures.spec.startswith("images:") else pictures.remarks)],
         "warnings": warnings,
     }
     write_table(folder / f"{model.slug}.parquet", table, {**model.card, **results}, FINGERPRINT)
@@ -420,12 +425,3 @@ def _failures(folder: Path) -> set[tuple[Path, int, int]]:
         with contextlib.suppress(OSError):  # another run has just removed it
             records.add((path, path.stat().st_ino, path.stat().st_mtime_ns))
     return records
-
-
-def _answers(model: OpenedModel, table: pa.Table) -> tuple[dict[str, object], str | None, list[str]]:
-    """What became of the questions: for the card, as a suspicion, as remarks; nothing where none were asked."""
-    if model.task != "answer":
-        return {}, None, []
-    from .answers import summary
-
-    return summary(model.name, table, model.mapping.classes)

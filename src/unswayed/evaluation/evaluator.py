@@ -133,16 +133,8 @@ class Evaluator:
 
     def _classify(self, share: Share, ready: Sequence[Loaded], journal: Journal | None) -> list[Reply]:
         size = self._batch_size(ready)
-        folders = [opened.folder(self.folder, size) for _, opened in ready]
-        models = [
-            ModelPass(
-                model,
-                model.transform.geometry if isinstance(model, Classifier) else None,
-                opened.mapping,
-                Parts(folder, self.save_every),
-            )
-            for (model, opened), folder in zip(ready, folders, strict=True)
-        ]
+        parts = [Parts(opened.folder(self.folder, size), self.save_every) for _, opened in ready]
+        models = [ModelPass(model, opened.mapping, own) for (model, opened), own in zip(ready, parts, strict=True)]
         workers = self.settings.workers
         work = Pass(self.pictures, models, size, workers, self.lanes, self.processes, share, journal)
         for count in work.run():
@@ -160,7 +152,9 @@ class Evaluator:
         ready: list[Loaded] = []
         self.opened = {name: loaded for name, loaded in self.opened.items() if name in share.tables}
         for name in map(str, share.tables):
-            if ready and not _fits_beside([model for model, _ in ready]):
+            # One more model like the largest of these must leave half of the memory for the pictures.
+            most = max((model.nbytes for model, _ in ready), default=0)
+            if ready and 2 * most >= free_bytes(torch.device(str(ready[-1][0].device))) // 2:
                 yield ready
                 for _, opened in ready:
                     del self.opened[opened.table]
@@ -305,12 +299,6 @@ def all_parts(folder: Path, slug: str) -> list[Path]:
     """The folders of all unfinished runs of a model, also those with earlier settings."""
     pattern = re.compile(re.escape(slug) + r"-[0-9a-f]{12}-\d+")
     return [path for path in (folder / PARTS).glob("*-*-*") if pattern.fullmatch(path.name)]
-
-
-def _fits_beside(models: Sequence[Model]) -> bool:
-    """Whether one more model like the largest of these would leave half of the memory for the pictures."""
-    largest = max(model.nbytes for model in models)
-    return 2 * largest < free_bytes(torch.device(str(models[-1].device))) // 2
 
 
 def _stored_as(folder: Path, spec: str, determining: Mapping[str, object]) -> str | None:

@@ -78,7 +78,11 @@ def _renamed(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Both list the 94 convolutions in the order of the network; every shape is checked when they are loaded."""
     names = [name.removesuffix(".weight") for name in theirs if name.endswith(".weight")]
     state: dict[str, torch.Tensor] = {"fc.weight": torch.zeros(1008, FEATURES), "fc.bias": torch.zeros(1008)}
-    for ours, name in zip(_convolutions(), names, strict=True):
+    with torch.device("meta"):
+        network = torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False)
+    # torchvision's Inception v3 calls its layers by the same names.
+    layers = [name for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
+    for ours, name in zip((layer.removesuffix(".conv") for layer in layers), names, strict=True):
         state[f"{ours}.conv.weight"] = theirs[f"{name}.weight"]
         state[f"{ours}.bn.weight"] = torch.ones_like(theirs[f"{name}.beta"])
         state[f"{ours}.bn.bias"] = theirs[f"{name}.beta"]
@@ -86,13 +90,6 @@ def _renamed(theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         state[f"{ours}.bn.running_var"] = theirs[f"{name}.var"]
         state[f"{ours}.bn.num_batches_tracked"] = torch.tensor(0)
     return state
-
-
-def _convolutions() -> list[str]:
-    """The names of the convolutions in the order of the network, which torchvision's Inception v3 has as well."""
-    with torch.device("meta"):
-        network = torchvision.models.inception_v3(weights=None, aux_logits=False, init_weights=False)
-    return [name.removesuffix(".conv") for name, layer in network.named_modules() if isinstance(layer, nn.Conv2d)]
 
 
 LPIPS = "lpips-alex"

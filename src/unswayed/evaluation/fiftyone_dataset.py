@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,7 +12,6 @@ from unswayed.benchmark.exporting import ExportResult, Show
 from unswayed.benchmark.folder import Benchmark
 from unswayed.benchmark.rows import OK, ORIGINAL_EDIT
 from unswayed.errors import UserError
-from unswayed.files.whole import Json
 from unswayed.sources.coco import read_objects, run_length_mask
 
 from .facts import ORIGINAL, SOURCE
@@ -48,9 +47,11 @@ def write_fiftyone(
     samples, side = [], int(benchmark.card["size"])
     for row in rows:
         group = groups[row["source_id"]]
+        # The database takes no dots in the names of slices (`size-0_05`, `position-run1`).
+        slice_name = row["edit"] if row["run"] == 0 else f"{row['edit']}-run{row['run']}"
         sample = fiftyone.Sample(
             filepath=str((benchmark.root / row["path"]).resolve()),
-            group=group.element(_slice(row)),
+            group=group.element(slice_name.replace(".", "_")),
             **{field: row[field] for field in ("sample_id", "source_id", "edit", "run", "sha256", "validity")},
         )
         if row["label"] is not None:
@@ -98,28 +99,10 @@ def _detection(
     return fiftyone.Detection(label=label, bounding_box=bounds, mask=inside, confidence=confidence)
 
 
-def _slice(row: Json) -> str:
-    """The name of a picture's slice, without dots: the database takes none (`size-0_05`, `position-run1`)."""
-    name = row["edit"] if row["run"] == 0 else f"{row['edit']}-run{row['run']}"
-    return name.replace(".", "_")
-
-
 def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Prediction]]:
     """By sample id and field: what a model said about the picture."""
     classes = benchmark.labels.classes
     fields: dict[str, dict[str, Prediction]] = {}
-    for field, model, row in _predicted(folder):
-        index = row["predicted"]
-        label = classes[index] if 0 <= index < len(classes) else "nothing" if index == -1 else str(index)
-        answer = label, row["probability"], row["flipped"], model, row.get("box"), row.get("mask")
-        fields.setdefault(row["sample_id"], {})[field] = answer
-    known = set(benchmark.manifest.column("sample_id").to_pylist())
-    if not known & set(fields):
-        raise UserError(f"the predictions in {folder} are not about the pictures of {benchmark.root}")
-    return fields
-
-
-def _predicted(folder: Path) -> Iterator[tuple[str, str, Json]]:
     columns = ["model", *KEYS, "sample_id", "predicted", "probability", "correct"]
     columns += [name for name in ("box", "mask") if name in columns_of(folder)]
     for model, rows in each_model(folder, columns):
@@ -127,6 +110,13 @@ def _predicted(folder: Path) -> Iterator[tuple[str, str, Json]]:
         right = set(before.filter("correct")["source_id"])
         photograph = pl.col("edit").is_in([ORIGINAL, SOURCE])
         flipped = ~photograph & pl.col("source_id").is_in(list(right)) & ~pl.col("correct")
-        field = "".join(letter if letter.isalnum() else "_" for letter in model)
+        field = "predicted_" + "".join(letter if letter.isalnum() else "_" for letter in model)
         for row in rows.with_columns(flipped=flipped.fill_null(False)).iter_rows(named=True):
-            yield f"predicted_{field}", model, row
+            index = row["predicted"]
+            label = classes[index] if 0 <= index < len(classes) else "nothing" if index == -1 else str(index)
+            answer = label, row["probability"], row["flipped"], model, row.get("box"), row.get("mask")
+            fields.setdefault(row["sample_id"], {})[field] = answer
+    known = set(benchmark.manifest.column("sample_id").to_pylist())
+    if not known & set(fields):
+        raise UserError(f"the predictions in {folder} are not about the pictures of {benchmark.root}")
+    return fields

@@ -61,11 +61,6 @@ class Pictures:
         return copies or [self.rows[position].path for position in self.originals]
 
     @property
-    def cautions(self) -> tuple[str, ...]:
-        """Return the remarks that every table of numbers repeats: those about a benchmark's masks and photographs."""
-        return () if self.spec.startswith("images:") else self.remarks
-
-    @property
     def needed(self) -> set[int]:
         """Return the labels that occur."""
         return {row.label for row in self.rows if row.label is not None}
@@ -184,14 +179,10 @@ def guides_of(card: object, within: bool = False) -> set[str]:
 
 def _check_files(root: Path, rows: Sequence[Picture]) -> None:
     """Refuse a benchmark with missing pictures; lists each folder once instead of checking every file."""
-    listed: dict[str, set[str]] = {}
-    missing = []
-    for path in [path for row in rows for path in (row.path, row.mask) if path]:
-        folder, name = os.path.split(path)
-        if folder not in listed:
-            listed[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-        if name not in listed[folder]:
-            missing.append(os.path.relpath(path, root))
+    needed = [path for row in rows for path in (row.path, row.mask) if path]
+    folders = filter(os.path.isdir, dict.fromkeys(map(os.path.dirname, needed)))
+    there = {os.path.join(folder, name) for folder in folders for name in os.listdir(folder)}
+    missing = [os.path.relpath(path, root) for path in needed if path not in there]
     if missing:
         raise UserError(
             f"{len(missing)} files of the benchmark {root} are missing, first {missing[0]}",

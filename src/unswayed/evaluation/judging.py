@@ -6,7 +6,7 @@ The object's box and mask, and those of the other objects, are those of the edit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -117,6 +117,7 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
     boxes = np.zeros((0, 4), np.float32) if answer.boxes is None else np.asarray(answer.boxes, np.float32)
     order = np.argsort(-answer.scores, kind="stable")[:MOST_BOXES]
     boxes, scores, classes = boxes[order], answer.scores[order], answer.classes[order]
+    answer = replace(answer, boxes=boxes, scores=scores, classes=classes)
     assert truth.box is not None and truth.label is not None
     objects = [
         (truth.label, truth.box),
@@ -133,8 +134,7 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
         "truth_classes": [firsts[mapping.members[label][0]] for label, _ in objects],
     }
     overlaps, own = box_overlaps(boxes, truth.box), np.flatnonzero((matches == 0) & (scores >= answer.threshold))
-    judged = _Found(classes, scores, overlaps, int(own[0]) if len(own) else None)
-    columns, shown = judged.columns(answer.threshold, truth.label, mapping, model)
+    columns, shown = _columns(answer, overlaps, int(own[0]) if len(own) else None, truth.label, mapping, model)
     return {**columns, "box": None if shown is None else boxes[shown].tolist(), **stored}
 
 
@@ -155,38 +155,31 @@ def _matched(
     return matches
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """What was found in a picture, the most certain first: classes, scores, and overlaps with the object, (n,) each;
-    match: the place of what is the object, or None."""
+def _columns(
+    answer: Answer, overlaps: np.ndarray, match: int | None, label: int, mapping: LabelMapping, model: Answerer
+) -> tuple[Columns, int | None]:
+    """The columns of detectors and segmenters alike, and the place of what a picture shows: the object, else what was
+    found in its place, else the best of its class.
 
-    classes: np.ndarray
-    scores: np.ndarray
-    overlaps: np.ndarray
-    match: int | None
-
-    def columns(
-        self, threshold: float, label: int, mapping: LabelMapping, model: Answerer
-    ) -> tuple[Columns, int | None]:
-        """The columns of detectors and segmenters alike, and the place of what a picture shows: the object, else what
-        was found in its place, else the best of its class."""
-        sure = self.scores >= threshold
-        right = np.isin(self.classes, mapping.members[label]) & sure
-        instead = np.flatnonzero(~right & sure & (self.overlaps >= OVERLAP))
-        match, chosen = self.match, self.match
-        if match is None and len(instead):
-            chosen = int(instead[0])
-        other = NOTHING if chosen is None else mapping.target_of(int(self.classes[chosen]))
-        columns: Columns = {
-            "predicted": label if match is not None else NOTHING if other == label else other,
-            "probability": 0.0 if chosen is None else _number(self.scores[chosen]),
-            "true_probability": 0.0 if match is None else _number(self.scores[match]),
-            "correct": match is not None,
-            "iou": float(self.overlaps[match] if match is not None else self.overlaps[right].max(initial=0)),
-            "found_class": None if chosen is None else model.labels.classes[int(self.classes[chosen])],
-        }
-        near = int(np.where(right, self.overlaps, -1).argmax()) if right.any() else None
-        return columns, near if chosen is None else chosen
+    overlaps: (n,) of what was found, the most certain first, with the object; match: the place of what is the object.
+    """
+    sure = answer.scores >= answer.threshold
+    right = np.isin(answer.classes, mapping.members[label]) & sure
+    instead = np.flatnonzero(~right & sure & (overlaps >= OVERLAP))
+    chosen = match
+    if match is None and len(instead):
+        chosen = int(instead[0])
+    other = NOTHING if chosen is None else mapping.target_of(int(answer.classes[chosen]))
+    columns: Columns = {
+        "predicted": label if match is not None else NOTHING if other == label else other,
+        "probability": 0.0 if chosen is None else _number(answer.scores[chosen]),
+        "true_probability": 0.0 if match is None else _number(answer.scores[match]),
+        "correct": match is not None,
+        "iou": float(overlaps[match] if match is not None else overlaps[right].max(initial=0)),
+        "found_class": None if chosen is None else model.labels.classes[int(answer.classes[chosen])],
+    }
+    near = int(np.where(right, overlaps, -1).argmax()) if right.any() else None
+    return columns, near if chosen is None else chosen
 
 
 def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
@@ -208,8 +201,7 @@ def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
     right = np.isin(answer.classes, mapping.members[truth.label]) & (answer.scores >= answer.threshold)
     best = int(np.where(right, overlaps, -1).argmax()) if right.any() else None
     match = best if best is not None and overlaps[best] >= OVERLAP else None
-    judged = _Found(answer.classes, answer.scores, overlaps, match)
-    columns, shown = judged.columns(answer.threshold, truth.label, mapping, model)
+    columns, shown = _columns(answer, overlaps, match, truth.label, mapping, model)
     region = {} if shown is None else {"box": box_of(masks[shown]), "mask": run_lengths(masks[shown])}
     return {**columns, **region}
 

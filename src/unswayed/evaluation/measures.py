@@ -160,13 +160,8 @@ def channel_table(
 
 def best_channels(table: pl.DataFrame, by: str = "average_precision") -> pl.DataFrame:
     """The best channel of each attribute, attributes in their order; ties go to the lower number."""
-    return (
-        table.sort(by, "channel", descending=[True, False], nulls_last=True, maintain_order=True)
-        .unique("attribute", keep="first", maintain_order=True)
-        .join(table.select("attribute").unique(maintain_order=True).with_row_index("order"), on="attribute")
-        .sort("order")
-        .drop("order")
-    )
+    first = pl.all().sort_by(by, "channel", descending=[True, False], nulls_last=True).first()
+    return table.group_by("attribute", maintain_order=True).agg(first)
 
 
 def suspects(

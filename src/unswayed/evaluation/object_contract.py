@@ -94,15 +94,12 @@ class _Check:
             )
         return None
 
-    def _right(self, answers: Sequence[Answer]) -> np.ndarray:
-        rows = judged_rows(self.model, answers, self.truths, self.mapping)
-        return np.array([not isinstance(row, str) and bool(row["correct"]) for row in rows])
-
     def _causes(self, rate: float) -> Iterator[tuple[float, str]]:
         """What explains the answers clearly better: how much it is preferred, the share of the originals that would be
         right, and a sentence. Two mistakes at once are less likely than one."""
         for part, text, fitting, answers in self._readings():
-            right = self._right(answers)
+            rows = judged_rows(self.model, answers, self.truths, self.mapping)
+            right = np.array([not isinstance(row, str) and bool(row["correct"]) for row in rows])
             if right.mean() >= fitting and clearly_better(right, self.stated):
                 yield float(right.mean()), f"{part}. With {text} it would be {right.mean():.1%}"
             elif (order := self._order(answers)) is not None and order[1] >= max(BOTH, rate + UNLIKELY):

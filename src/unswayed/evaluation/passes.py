@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from unswayed.files.tables import array_of
 from unswayed.jobs.parts import Parts
 from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
 from unswayed.jobs.table_job import Share
+from unswayed.models.answering import Answerer
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.opening import Model
@@ -28,21 +30,15 @@ from .decoding import Batch, Decoder, thread_count
 from .inputs import Pictures
 from .model_cards import SCHEMA, Picture
 
-if TYPE_CHECKING:
-    from unswayed.models.answering import Answerer
-
-Scores = dict[str, torch.Tensor]
 Values = dict[str, Any]  # columns of a batch by name: arrays of a classifier, lists of another model
 
 
 @dataclass(eq=False)
 class ModelPass:
     """One model's progress; `held` are predictions that wait for the contract check, `first` are the
-    logits of the first batch, `most` is how many pictures fit into memory at once. geometry: None for a model that
-    prepares whole pictures itself."""
+    logits of the first batch, `most` is how many pictures fit into memory at once."""
 
     model: Model
-    geometry: Geometry | None
     mapping: LabelMapping
     parts: Parts
     held: list[tuple[Batch, Values]] = field(default_factory=list)
@@ -76,8 +72,10 @@ class Pass:
         self.adapting = self.models[0].model.adapt is not None
         assert not self.adapting or len(self.models) == 1
         self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
-        self.geometries = list(dict.fromkeys(progress.geometry for progress in self.models if progress.geometry))
-        self.asked = [progress.model for progress in self.models if not isinstance(progress.model, Classifier)]
+        opened = [progress.model for progress in self.models]
+        seen = [model.transform.geometry for model in opened if isinstance(model, Classifier)]
+        self.geometries = list(dict.fromkeys(seen))
+        self.asked = [model for model in opened if not isinstance(model, Classifier)]
         device = torch.device(str(self.models[0].model.device))
         self.device = device.type
         self.lanes, self.careful = (1 if careful or self.asked else lanes), careful
@@ -111,21 +109,13 @@ class Pass:
         """Yield each batch with its scores, in order."""
         models = [progress.model for progress in self.models]
         if self.device == "cpu" and self.decoder.threads == 0:
-            lanes = [models]
-            if self.lanes > 1:
-                lanes = copies(models, self.lanes, len(indices), sum(model.nbytes for model in models))
-            works = [functools.partial(self._decode_and_score, copied) for copied in lanes]
-            yield from in_lanes(works, indices) if len(works) > 1 else map(works[0], indices)
+            lanes = copies(models, self.lanes, len(indices), sum(model.nbytes for model in models))
+            yield from in_lanes([functools.partial(self._decode_and_score, copied) for copied in lanes], indices)
             return
-        waiting = None
-        for batch in self.decoder.batches(indices):
-            launched = batch, self._score_all(batch, models)
-            # The results of the previous batch are fetched only now, so that the device always has work.
-            if waiting is not None:
-                yield waiting
-            waiting = launched
-        if waiting is not None:
-            yield waiting
+        launched = ((batch, self._score_all(batch, models)) for batch in self.decoder.batches(indices))
+        # The results of a batch are fetched only when the next one is launched, so that the device always has work.
+        pairs = itertools.pairwise(itertools.chain(launched, [None]))
+        yield from (earlier for earlier, _ in pairs if earlier is not None)
 
     def _decode_and_score(self, models: Sequence[Model], index: int) -> tuple[Batch, list[tuple[ModelPass, Values]]]:
         batch = self.decoder.batch(index)
@@ -153,7 +143,7 @@ class Pass:
             return None
 
     def _classified(self, progress: ModelPass, model: Classifier, batch: Batch) -> Values:
-        crops = batch.crops[self._geometry(progress)]
+        crops = batch.crops[self._geometry(model)]
         count, short = len(crops), self.size - len(crops)
         if self.device == "cuda" and short > 0:
             # One shape for every batch: other pictures never change a prediction.
@@ -168,9 +158,8 @@ class Pass:
             progress.first = logits.clone()
         return dict(score(logits, answers, torch.from_numpy(self.labels[self._rows(batch)]), self.subset))
 
-    def _geometry(self, progress: ModelPass) -> int:
-        assert progress.geometry is not None
-        return self.geometries.index(progress.geometry)
+    def _geometry(self, model: Classifier) -> int:
+        return self.geometries.index(model.transform.geometry)
 
     def _keep(self, progress: ModelPass, batch: Batch, scores: Values) -> None:
         """Store a batch's predictions; those of the first batches only after the contract check."""
@@ -193,7 +182,7 @@ class Pass:
             rows, left_out = self._rows(held), dict(held.unreadable)
             if isinstance(progress.model, Classifier):
                 pictures = [self.rows[row] for row in rows]
-                columns = classified_columns(pictures, answers, held.survives[self._geometry(progress)])
+                columns = classified_columns(pictures, answers, held.survives[self._geometry(progress.model)])
             else:
                 judged = dict(zip(rows, answers["judged"], strict=True))
                 left_out |= {self.rows[row].sample_id: why for row, why in judged.items() if isinstance(why, str)}
@@ -223,14 +212,14 @@ class Pass:
     def _check_classifier(
         self, progress: ModelPass, model: Classifier, rows: Sequence[int]
     ) -> tuple[list[str], list[str]]:
-        own = self._geometry(progress)
+        own = self._geometry(model)
         held = torch.cat([batch.crops[own] for batch, _ in progress.held])
         answers, predicted = (
             np.concatenate([values[name] for _, values in progress.held]) for name in ("raw", "predicted")
         )
 
         def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
-            if geometry == progress.geometry:
+            if geometry == model.transform.geometry:
                 return held[torch.from_numpy(places)]
             files = [self.rows[rows[index]].path for index in places]
             return torch.from_numpy(np.stack([geometry.apply(read_picture(file)) for file in files]))
@@ -309,7 +298,7 @@ def plan_batches(pictures: Pictures, size: int, by_edit: bool = False) -> tuple[
 
 def score(
     logits: torch.Tensor, answers: torch.Tensor, labels: torch.Tensor, subset: Sequence[int] | None = None
-) -> Scores:
+) -> dict[str, torch.Tensor]:
     """Return the predictions of a batch, still on its device, by name.
 
     logits: (n, model's classes); answers: the same in the benchmark's label space; labels: (n,) there, -1 unknown;
