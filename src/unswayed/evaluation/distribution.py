@@ -51,26 +51,26 @@ FEATURE_SCHEMA = pa.schema([*_NAMED, ("features", pa.list_(pa.float32(), FEATURE
 
 @dataclass(frozen=True)
 class Sets:
-    """Pictures by key (`set|sample_id`), in order; described: what they are, for a probe's card."""
+    """Pictures by key (`set|sample_id`), in order, whose edit is the set; described: what they are, for a card."""
 
-    pictures: dict[str, tuple[str, Picture]]
+    pictures: dict[str, Picture]
     described: list[Json]
 
 
 def sets_of(benchmark: str | Path, against: Sequence[str] = (), limit: int | None = None) -> Sets:
     """The benchmark's edits as sets of their own names, and each folder of `against` as a set of its own spec."""
     edited = open_pictures(str(benchmark), limit)
-    pictures = {f"{row.edit}|{row.sample_id}": (row.edit, row) for row in edited.rows}
+    pictures = {f"{row.edit}|{row.sample_id}": row for row in edited.rows}
     described = [edited.described]
     for spec in against:
         listed = _folder(spec, limit)
-        pictures |= {f"{spec}|{row.sample_id}": (spec, row) for row in listed}
+        pictures |= {f"{spec}|{row.sample_id}": row for row in listed}
         digest = hashlib.sha256()
         for row in listed:
             status = Path(row.path).stat()
             digest.update(canonical([row.sample_id, status.st_size, status.st_mtime_ns]).encode())
         described.append({"spec": spec, "sha256": digest.hexdigest(), "pictures": len(listed)})
-    if not any(name == ORIGINAL for name, _ in pictures.values()):
+    if not any(row.edit == ORIGINAL for row in pictures.values()):
         raise UserError(f"{benchmark} has no pictures of '{ORIGINAL}' to compare with", run="unswayed build …")
     return Sets(pictures, described)
 
@@ -106,12 +106,12 @@ class _SetsProbe(Probe[MaybeMasked]):
         self.sets = sets
 
     def load(self, picture: str) -> MaybeMasked:
-        _, row = self.sets.pictures[picture]
+        row = self.sets.pictures[picture]
         return read_picture(row.path), None if row.mask is None else read_mask(row.mask)
 
     def named(self, picture: str) -> Json:
-        name, row = self.sets.pictures[picture]
-        return {"picture": picture, "set": name, "sample_id": row.sample_id, "source_id": row.source_id}
+        row = self.sets.pictures[picture]
+        return {"picture": picture, "set": row.edit, "sample_id": row.sample_id, "source_id": row.source_id}
 
 
 class ScoresProbe(_SetsProbe):
@@ -140,8 +140,7 @@ class ScoresProbe(_SetsProbe):
         self.seen.append(inputs[0].detach())
 
     def measure(self, picture: str, loaded: MaybeMasked) -> list[Json]:
-        name, shown = self.sets.pictures[picture]
-        image, mask = loaded
+        shown, (image, mask) = self.sets.pictures[picture], loaded
         self.seen.clear()
         logits = self.model.logits(self.model.prepare(image)[None]).cpu().numpy()
         row = {"model": self.model.name, **self.named(picture), "run": shown.run, "energy": float(energy(logits)[0])}
@@ -152,8 +151,8 @@ class ScoresProbe(_SetsProbe):
             row |= {measure: texture[measure] for measure in BACKGROUND[:3]}
             row |= {"uniformity": texture["energy"], "amplitude": background_amplitude(image, mask)}
         original = self.sets.pictures.get(f"{ORIGINAL}|{shown.source_id}/{ORIGINAL}/0")
-        if self.distance is not None and original is not None and name != ORIGINAL:
-            before = read_picture(original[1].path)
+        if self.distance is not None and original is not None and shown.edit != ORIGINAL:
+            before = read_picture(original.path)
             row["lpips"] = self.distance(before, image) if before.shape == image.shape else None
         return [row]
 
@@ -164,7 +163,7 @@ class FeaturesProbe(_SetsProbe):
     def __init__(
         self, network: nn.Module, weights_sha256: str, sets: Sets, names: Sequence[str], folder: str | Path
     ) -> None:
-        keys = [key for key, (name, _) in sets.pictures.items() if name in names]
+        keys = [key for key, row in sets.pictures.items() if row.edit in names]
         described = {"probe": FEATURE_ROWS, "weights_sha256": weights_sha256}
         super().__init__(sets, Path(folder) / FEATURE_ROWS / "features.parquet", described, keys, FEATURE_SCHEMA)
         self.network = network
@@ -284,7 +283,7 @@ def _fair_sets(benchmark: str | Path, sets: Sets, against: Sequence[str]) -> lis
     network = renderer.get("network") if isinstance(renderer, dict) else None
     if isinstance(network, dict) and network.get("name") == "compact":
         return [ORIGINAL, *against]
-    return list(dict.fromkeys(name for name, _ in sets.pictures.values()))
+    return list(dict.fromkeys(row.edit for row in sets.pictures.values()))
 
 
 def _adapt(study: DistributionStudy, benchmark: str | Path, name: str, wanted: DistributionSettings) -> None:

@@ -23,7 +23,6 @@ from unswayed.errors import UserError, check_known
 from unswayed.masks.segment import Box
 from unswayed.models.classifier import Classifier
 from unswayed.models.opening import open_model
-from unswayed.rendering.layers import Renderer
 from unswayed.rendering.photograph import Request, compose, exact_mask, read_scene, render_chain
 from unswayed.rendering.removal import RememberedRemoval
 from unswayed.rendering.settings import removal_of
@@ -297,14 +296,14 @@ def change_strip(
 
 
 def fragility_profile(
-    subject: Subject, models: Iterable[Predictor], changes: Iterable[Direction], chain: tuple[Edit, ...] = ()
+    subject: Subject, models: Iterable[Predictor], changes: Iterable[Direction]
 ) -> Iterator[SmallestChange]:
     """Yield the smallest change that changes the prediction, for each change and each model, as soon as it is found."""
     models = list(models)
     for direction in changes:
         shared = replace(subject, make=functools.cache(subject.make))  # the models share the pictures
         for model in models:
-            yield find_smallest(shared, model, direction, chain)
+            yield find_smallest(shared, model, direction)
 
 
 @dataclass(eq=False)
@@ -425,18 +424,16 @@ def fragility(
     return results
 
 
-def subject_of(
-    request: Request, scene: Scene, renderer: Renderer | None = None, remove: Removal | None = None
-) -> Subject:
-    """Return the scene as a subject; request: all settings but the chain; renderer, remove: open ones to use."""
+def subject_of(request: Request, scene: Scene, remove: Removal | None = None) -> Subject:
+    """Return the scene as a subject; request: all settings but the chain; remove: an open one to use."""
     exact = replace(scene, mask=exact_mask(scene.mask))
-    used, remove = renderer or request.open_renderer(), remove or RememberedRemoval(removal_of(request))
+    renderer, remove = request.open_renderer(), remove or RememberedRemoval(removal_of(request))
 
     def make(chain: tuple[Edit, ...]) -> np.ndarray:
         asked = replace(request, chain=chain)
         if not chain:
             return compose(asked, exact, remove)[1].background
-        return render_chain(asked, exact, used, remove)[2].image
+        return render_chain(asked, exact, renderer, remove)[2].image
 
     return Subject(make, frame(scene, request.frame).pixel_rate)
 

@@ -158,9 +158,10 @@ def channel_table(
     return pl.concat(tables)
 
 
-def best_channels(table: pl.DataFrame, by: str = "average_precision") -> pl.DataFrame:
-    """The best channel of each attribute, attributes in their order; ties go to the lower number."""
-    first = pl.all().sort_by(by, "channel", descending=[True, False], nulls_last=True).first()
+def best_channels(table: pl.DataFrame) -> pl.DataFrame:
+    """The channel of each attribute with the best average precision, attributes in their order; ties go to the lower
+    number."""
+    first = pl.all().sort_by("average_precision", "channel", descending=[True, False], nulls_last=True).first()
     return table.group_by("attribute", maintain_order=True).agg(first)
 
 
