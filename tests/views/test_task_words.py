@@ -10,8 +10,9 @@ import pytest
 import unswayed
 from object_world import MODELS, write_objects
 from unswayed.evaluation import EvaluateSettings, run_evaluation
+from unswayed.evaluation.model_cards import read_cards
 from unswayed.labels import worded
-from unswayed.views.report.drop_tables import analysis_text, tasks_of
+from unswayed.views.report.drop_tables import analysis_text
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def test_one_function_has_the_words() -> None:
 def test_a_table_of_detectors_speaks_of_the_detection_rate(evaluated: tuple[Path, str]) -> None:
     predictions = evaluated[0] / "detectors"
     drops = unswayed.dropped_accuracy(predictions, resamples=50)
-    text = analysis_text(drops, "drops", "markdown", tasks=tasks_of(predictions))
+    text = analysis_text(drops, "drops", "markdown", cards=read_cards(predictions))
     assert "Dropped detection rate of 2 models" in text and "detection rate %" in text and "ccurac" not in text
 
 

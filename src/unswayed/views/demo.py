@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +85,10 @@ def report(
     """
     from .report.page import write_report
 
-    def explain(*arguments: Any) -> Any:
+    def explain(pairs: Any, cards: Any, done: Any) -> Any:
         from unswayed.evaluation.heat import explain_pairs  # loads networks, so only where there are flips to explain
 
-        return partial(explain_pairs, trust=settings.trust)(*arguments)
+        return explain_pairs(pairs, cards, done, trust=settings.trust)
 
     return write_report(predictions, output, settings, explain=explain, progress=progress)
 

@@ -12,15 +12,8 @@ import numpy as np
 import polars as pl
 
 from unswayed.analyses import alignment
+from unswayed.analyses import distribution as distributions
 from unswayed.analyses import sensitivity as measures
-from unswayed.analyses.distribution import (
-    adaptation_table,
-    background_table,
-    distance_table,
-    histogram_table,
-    score_table,
-    verdict_table,
-)
 from unswayed.analyses.drops.groups import read_model_groups
 from unswayed.choices import one_line, takes
 from unswayed.errors import UserError, check_known
@@ -35,16 +28,7 @@ from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import read_json, write_bytes
 from unswayed.jobs.monitor import View
 
-from .report.figures_sensitivity import (
-    alignment_bars,
-    alignment_map,
-    attribute_map,
-    irfs_densities,
-    noise_scatter,
-    probability_scatter,
-    rfs_bars,
-    sensitivity_curve,
-)
+from .report import figures_sensitivity as figures
 from .report.pictures import outlined, overlay, picture_sheet
 from .report.section import figure_bytes
 from .text import data_address, render
@@ -126,22 +110,22 @@ def _write(folder: Path, tables: Mapping[str, pl.DataFrame]) -> None:
 def _figures(tables: Mapping[str, pl.DataFrame], measure: str, classes: Sequence[str]) -> Iterator[tuple[str, Figure]]:
     """Yield the name and the figure of every picture that the tables allow."""
     if "rfs" in tables:
-        yield "rfs", sensitivity_curve(tables["rfs"])
-        yield "noise-scatter", noise_scatter(tables["rfs"], tables["class"], classes)
-        yield "rfs-bars", rfs_bars(tables["rfs"])
-        yield "irfs", irfs_densities(tables["irfs"], classes)
-        yield "irfs-scatter", probability_scatter(tables["irfs"], classes)
-        attributes = attribute_map(tables["drops"])
+        yield "rfs", figures.sensitivity_curve(tables["rfs"])
+        yield "noise-scatter", figures.noise_scatter(tables["rfs"], tables["class"], classes)
+        yield "rfs-bars", figures.rfs_bars(tables["rfs"])
+        yield "irfs", figures.irfs_densities(tables["irfs"], classes)
+        yield "irfs-scatter", figures.probability_scatter(tables["irfs"], classes)
+        attributes = figures.attribute_map(tables["drops"])
         if attributes is not None:
             yield "attributes", attributes
     if "group" in tables:
         for (grouping,), part in tables["group"].group_by("grouping", maintain_order=True):
-            yield f"group-{grouping}", sensitivity_curve(part, "group")
+            yield f"group-{grouping}", figures.sensitivity_curve(part, "group")
     if "saliency-class" in tables:
-        yield "saliency-class", alignment_map(tables["saliency-class"], measure, classes)
+        yield "saliency-class", figures.alignment_map(tables["saliency-class"], measure, classes)
     if "saliency-group" in tables:
         for (grouping,), part in tables["saliency-group"].group_by("grouping", maintain_order=True):
-            yield f"saliency-group-{grouping}", alignment_bars(part)
+            yield f"saliency-group-{grouping}", figures.alignment_bars(part)
 
 
 def choose_table(tables: dict[str, pl.DataFrame], name: str | None) -> pl.DataFrame:
@@ -181,14 +165,14 @@ def write_distribution(
     """FOLDER/{verdicts, scores, histograms, background, fid, adaptation}.csv, and the tables by these names."""
     settings = settings or DistributionSettings()
     reference, level = settings.reference or ORIGINAL, settings.level
-    auroc = score_table(scores, reference, resamples=settings.resamples, level=level)
+    auroc = distributions.score_table(scores, reference, resamples=settings.resamples, level=level)
     tables = {
-        "verdicts": verdict_table(auroc, settings.out_above, reference),
+        "verdicts": distributions.verdict_table(auroc, settings.out_above, reference),
         "scores": auroc,
-        "histograms": histogram_table(scores, reference),
-        "background": background_table(scores, level=level),
-        "fid": distance_table(features, reference) if features is not None else pl.DataFrame(),
-        "adaptation": adaptation_table(Path(folder) / "answers", adapted, level=level),
+        "histograms": distributions.histogram_table(scores, reference),
+        "background": distributions.background_table(scores, level=level),
+        "fid": distributions.distance_table(features, reference) if features is not None else pl.DataFrame(),
+        "adaptation": distributions.adaptation_table(Path(folder) / "answers", adapted, level=level),
     }
     tables = {name: table for name, table in tables.items() if table.height}
     _write(Path(folder), tables)

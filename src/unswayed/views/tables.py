@@ -30,7 +30,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 from markupsafe import Markup
@@ -98,7 +98,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A frame, its columns for people (all of the frame's if None), a title above; below it notes and remarks.
+    """A frame, its columns for people (all of the frame's if empty), a title above; below it notes and remarks.
 
     A terminal shows as many columns as it has room for: the least important ones are left out, and a line says so.
     blocks: a column whose values each get their own table in a terminal. style: of a row in a terminal that has colors;
@@ -106,9 +106,9 @@ class Table:
     """
 
     frame: pl.DataFrame
-    columns: Sequence[Column] | None = None
-    title: str | None = None
-    notes: str | None = None
+    columns: Sequence[Column] = ()
+    title: str = ""
+    notes: str = ""
     remarks: Sequence[str] = ()
     blocks: str | None = None
     style: Callable[[Row], str] = field(default=lambda row: "")
@@ -124,34 +124,31 @@ class Table:
             text = json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
             # JSON escapes line breaks in texts, but neither C1 controls nor the direction of text.
             return re.sub(CONTROLS.replace(r"\x00-\x1f", ""), lambda match: f"\\u{ord(match[0]):04x}", text)
-        content = self._content()
+        table, cells = self._settled()
         if format == "table":
-            return _terminal(self, content, color)
-        return _markdown(content) if format == "markdown" else _latex(content)
+            return _terminal(table, cells, color)
+        return _markdown(table, cells) if format == "markdown" else _latex(table, cells)
 
     def html(self, name: str, data: Sequence[str] = (), most: int | None = None) -> Markup:
         """Return a table of HTML with the id `name`, a caption and headings that sort, in a region that scrolls.
 
-        data: columns of the frame whose values the rows have as `data-…` attributes, for filters. most: the rows that
-        are shown of a long table, whose caption says so.
+        data: columns of the frame whose values the rows have as `data-…` attributes, for the page's filters; a line
+        above the table says how much they leave. most: the rows that are shown of a long table, whose caption says so.
         """
-        content, caption = self._content(), self.title or ""
+        (table, cells), caption = self._settled(), self.title
         if most is not None and self.frame.height > most:
             caption = f"{caption} The first {most} of {self.frame.height:,} rows; all with --assets."
-        columns = list(zip(content.columns, content.right, strict=True))
         rows = [
-            (
-                {key: row[key] for key in data},
-                [_html_cell(cell, column, right) for cell, (column, right) in zip(cells, columns, strict=True)],
-            )
-            for row, cells in zip(self.frame.slice(0, most).iter_rows(named=True), content.cells, strict=False)
+            ({key: row[key] for key in data}, list(map(_html_cell, line, table.columns)))
+            for row, line in zip(self.frame.slice(0, most).iter_rows(named=True), cells, strict=False)
         ]
-        return render("sections.html", "table", name=name, caption=caption, columns=columns, rows=rows)
+        values = {"name": name, "caption": caption, "columns": table.columns, "rows": rows, "filtered": bool(data)}
+        return render("sections.html", "table", **values)
 
-    def _content(self) -> _Content:
-        columns = [Column(name) for name in self.frame.columns] if self.columns is None else list(self.columns)
-        right, values = [], []
-        for column in columns:
+    def _settled(self) -> tuple[Table, list[tuple[Cell, ...]]]:
+        """Return the table with every default of its columns settled and all notes as one safe text, and its cells."""
+        columns, values = [], []
+        for column in self.columns or map(Column, self.frame.columns):
             series: pl.Series | list[object]
             if callable(column.value):
                 series = [column.value(row) for row in self.frame.iter_rows(named=True)]
@@ -159,60 +156,55 @@ class Table:
                 chosen = column.heading if column.value is None else column.value
                 series = self.frame.select(pl.col(chosen) if isinstance(chosen, str) else chosen).to_series()
             numeric = isinstance(series, pl.Series) and series.dtype.is_numeric()
-            right.append(numeric if column.number is None else column.number)
+            right = numeric if column.number is None else column.number
+            importance = (0 if right else 3) if column.importance is None else column.importance
+            columns.append(replace(column, heading=safe(column.heading), number=right, importance=importance))
             values.append([value if isinstance(value, Cell) else Cell(value) for value in series])
-        notes = " ".join(note for note in (self.notes, *(column.note for column in columns), *self.remarks) if note)
-        columns = [replace(column, heading=safe(column.heading)) for column in columns]
-        title = "\n\n".join(safe(paragraph) for paragraph in (self.title or "").split("\n\n"))
-        return _Content(columns, right, list(zip(*values, strict=True)), title, safe(notes))
+        notes = " ".join(filter(None, [self.notes, *(column.note for column in columns), *self.remarks]))
+        title = "\n\n".join(map(safe, self.title.split("\n\n")))
+        return replace(self, columns=columns, title=title, notes=safe(notes)), list(zip(*values, strict=True))
 
 
-@dataclass(frozen=True)
-class _Content:
-    """What people see of a table; right: whether each column is aligned to the right."""
-
-    columns: list[Column]
-    right: list[bool]
-    cells: list[tuple[Cell, ...]]
-    title: str
-    notes: str
-
-    def lines(self, written: Callable[[str, bool], str]) -> list[list[str]]:
-        """Return the texts of all cells; written: the text of a cell that is strong or not, in the format's own way."""
-        return [
-            [written(_text(cell.shown, column), cell.strong) for cell, column in zip(row, self.columns, strict=True)]
-            for row in self.cells
-        ]
+Cells = Sequence[Sequence[Cell]]  # by row
 
 
-def _html_cell(cell: Cell, column: Column, right: bool) -> dict[str, object]:
+def _lines(table: Table, cells: Cells, written: Callable[[str, bool], str]) -> list[list[str]]:
+    """Return the texts of all cells; written: the text of a cell that is strong or not, in the format's own way."""
+    return [
+        [written(_text(cell.shown, column), cell.strong) for cell, column in zip(row, table.columns, strict=True)]
+        for row in cells
+    ]
+
+
+def _html_cell(cell: Cell, column: Column) -> dict[str, object]:
     shown = cell.shown if isinstance(cell.shown, Markup) else _text(cell.shown, column)
     sort = cell.sort
-    if sort is None and right and isinstance(cell.shown, (int, float)) and not math.isnan(cell.shown):
+    if sort is None and column.number and isinstance(cell.shown, (int, float)) and not math.isnan(cell.shown):
         sort = cell.shown
-    kinds = [name for name, is_so in (("number", right), ("faint", cell.faint)) if is_so]
+    kinds = "number " * bool(column.number) + "faint" * cell.faint
     title = cell.title if cell.title != shown else None
-    return {"shown": shown, "note": cell.note, "kinds": " ".join(kinds), "title": title, "sort": sort}
+    return {"shown": shown, "note": cell.note, "kinds": kinds.strip(), "title": title, "sort": sort}
 
 
-def _terminal(table: Table, content: _Content, color: bool) -> str:
+def _terminal(table: Table, cells: Cells, color: bool) -> str:
     """Return the table as lines that fit a terminal; each value of `table.blocks` has a grid of its own."""
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
 
     width = shutil.get_terminal_size((WIDTH, 24)).columns
-    lines = content.lines(lambda text, strong: f"[{text}]" if strong else text)
-    widths = _fitting(content, lines, table.blocks, width)
+    lines = _lines(table, cells, lambda text, strong: f"[{text}]" if strong else text)
+    widths = _fitting(table, lines, width)
     owners = table.frame[table.blocks].to_list() if table.blocks else [""] * len(lines)
     styles = [table.style(row) for row in table.frame.iter_rows(named=True)]
-    parts = [line for paragraph in content.title.split("\n") for line in textwrap.wrap(paragraph, width) or [""]]
+    parts = [line for paragraph in table.title.split("\n") for line in textwrap.wrap(paragraph, width) or [""]]
     for owner in dict.fromkeys(owners) or [""]:
         grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         # Text, not str: a class or file called "[red]" must not be read as markup.
         for index, wide in widths.items():
-            heading = Text(content.columns[index].heading)
-            grid.add_column(heading, justify="right" if content.right[index] else "left", width=wide, overflow="fold")
+            column = table.columns[index]
+            justify: Literal["left", "right"] = "right" if column.number else "left"
+            grid.add_column(Text(column.heading), justify=justify, width=wide, overflow="fold")
         above = None
         for line, style in ((lines[at], styles[at]) for at, name in enumerate(owners) if name == owner):
             texts = [line[index] for index in widths]
@@ -223,37 +215,33 @@ def _terminal(table: Table, content: _Content, color: bool) -> str:
             above_it = Text(f"{safe(str(owner))}{table.block_marks.get(owner, '')}", "bold")
             parts += ["", _printed(above_it, color).rstrip("\n")]
         parts.append(_printed(grid, color).strip("\n"))
-    left_out = [column.heading for index, column in enumerate(content.columns) if index not in widths]
-    left_out = [heading.strip() for heading in left_out if heading != table.blocks]
+    headings = [column.heading for index, column in enumerate(table.columns) if index not in widths]
+    left_out = [heading.strip() for heading in headings if heading != table.blocks]
     more = f"Not shown at this width: {', '.join(left_out)}." if left_out else ""
-    words = " ".join(part for part in (content.notes, more) if part)
+    words = " ".join(part for part in (table.notes, more) if part)
     notes = ["", *textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)] if words else []
     # A line that begins with two colons would be a command of a workflow that prints the table.
     return re.sub(r"(?m)^(\s*)::", r"\1: :", "\n".join([*parts, *notes])) + "\n"
 
 
-def _fitting(content: _Content, lines: list[list[str]], blocks: str | None, width: int) -> dict[int, int]:
+def _fitting(table: Table, lines: list[list[str]], width: int) -> dict[int, int]:
     """Return the columns that fit beside each other, at least two, and how wide each is; only paths are divided.
 
     Sentences and headings are wrapped first; then the least important columns are left out, of equals the last ones.
     """
     widest, whole, least = [], [], []
-    for at, column in enumerate(content.columns):
+    for at, column in enumerate(table.columns):
         cells = [line[at] for line in lines]
         long = max(map(len, cells), default=0)
-        words = [column.heading, *cells] if long > SENTENCE and not content.right[at] else [column.heading]
+        words = [column.heading, *cells] if long > SENTENCE and not column.number else [column.heading]
         word = max(len(word) for text in words for word in text.split() or [""])
-        shortest = word if content.right[at] else min(word, LONGEST)
+        shortest = word if column.number else min(word, LONGEST)
         widest.append(max(len(column.heading), long))
         least.append(max(shortest, SENTENCE) if len(words) > 1 else max(shortest, long))
         whole.append(max(word, least[-1]))
-    importance = [
-        (0 if right else 3) if column.importance is None else column.importance
-        for column, right in zip(content.columns, content.right, strict=True)
-    ]
-    kept = [index for index, column in enumerate(content.columns) if column.heading != blocks]
+    kept = [index for index, column in enumerate(table.columns) if column.heading != table.blocks]
     while sum(least[index] + 2 for index in kept) > width and len(kept) > 2:
-        kept.remove(min(kept, key=lambda index: (importance[index], -index)))
+        kept.remove(min(kept, key=lambda index: (table.columns[index].importance or 0, -index)))
     widths = {index: widest[index] for index in kept}
     while sum(wide + 2 for wide in widths.values()) > width:
         # Words are divided last.
@@ -264,22 +252,22 @@ def _fitting(content: _Content, lines: list[list[str]], blocks: str | None, widt
     return widths
 
 
-def _markdown(content: _Content) -> str:
+def _markdown(table: Table, cells: Cells) -> str:
     def written(text: str, strong: bool) -> str:
         return f"**{safe(text, 'markdown')}**" if strong else safe(text, "markdown")
 
-    rows = [[written(column.heading, False) for column in content.columns]]
-    rows += [["---:" if right else ":---" for right in content.right], *content.lines(written)]
+    rows = [[written(column.heading, False) for column in table.columns]]
+    rows += [["---:" if column.number else ":---" for column in table.columns], *_lines(table, cells, written)]
     lines = [f"| {' | '.join(row)} |" for row in rows]
-    if content.title:
-        lines = [written(content.title, True), "", *lines]
-    if content.notes:
-        lines += ["", written(content.notes, False)]
+    if table.title:
+        lines = [written(table.title, True), "", *lines]
+    if table.notes:
+        lines += ["", written(table.notes, False)]
     return "\n".join(lines) + "\n"
 
 
-def _latex(content: _Content) -> str:
-    wide = len(content.columns) > WIDE
+def _latex(table: Table, cells: Cells) -> str:
+    wide = len(table.columns) > WIDE
 
     def written(text: str, strong: bool) -> str:
         return rf"\textbf{{{safe(text, 'latex')}}}" if strong else safe(text, "latex")
@@ -292,17 +280,17 @@ def _latex(content: _Content) -> str:
         return rf"\shortstack[r]{{{safe(first, 'latex')}\\{safe(second, 'latex')}}}"
 
     body = [
-        r"\begin{tabular}{" + "".join("r" if right else "l" for right in content.right) + "}",
+        r"\begin{tabular}{" + "".join("r" if column.number else "l" for column in table.columns) + "}",
         r"\toprule",
-        " & ".join(heading(column.heading) for column in content.columns) + r" \\",
+        " & ".join(heading(column.heading) for column in table.columns) + r" \\",
         r"\midrule",
-        *(" & ".join(line) + r" \\" for line in content.lines(written)),
+        *(" & ".join(line) + r" \\" for line in _lines(table, cells, written)),
         r"\bottomrule",
         r"\end{tabular}",
     ]
     packages = "booktabs"
-    if content.title or content.notes:
-        words = ". ".join(part.rstrip(".") for part in (content.title, content.notes) if part)
+    if table.title or table.notes:
+        words = ". ".join(part.rstrip(".") for part in (table.title, table.notes) if part)
         if wide:
             packages = "booktabs,graphicx"
             body = [r"\resizebox{\linewidth}{!}{%", *body, "}"]
@@ -317,8 +305,8 @@ def format_table(
     *,
     digits: int | Mapping[str, int] = 2,
     headings: Mapping[str, str] | None = None,
-    title: str | None = None,
-    notes: str | None = None,
+    title: str = "",
+    notes: str = "",
 ) -> str:
     """Return all columns of a frame as text; digits: decimals, or those of each column, 2 by default."""
     columns = [

@@ -27,13 +27,11 @@ _LATEX = {
 
 def safe(text: str, format: str = "table") -> str:
     r"""Return a name as one line that its surroundings cannot read as a command: no control characters, and escaped for
-    `markdown`, `latex` or `html`.
+    `markdown` or `latex`.
 
-    >>> safe("\x1b[31mred\n"), safe("a|b", "markdown"), safe("50 %", "latex"), str(safe("<b>", "html"))
-    (' [31mred ', 'a\\|b', '50 \\%', '&lt;b&gt;')
+    >>> safe("\x1b[31mred\n"), safe("a|b", "markdown"), safe("50 %", "latex")
+    (' [31mred ', 'a\\|b', '50 \\%')
     """
-    if format == "html":
-        return escape(text)
     if not text.isprintable():
         text = printable(text)
     if format == "markdown":
@@ -97,18 +95,32 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def listed(names: Sequence[str], last: str = "and") -> str:
+def sample_size(counts: Iterable[int]) -> str:
+    """
+    >>> sample_size([4352, 4352]), sample_size([900, 4352])
+    ('n = 4,352', 'n = 900 to 4,352')
+    """
+    least, *others = sorted(set(counts))
+    return f"n = {least:,}" + (f" to {others[-1]:,}" if others else "")
+
+
+def listed(names: Sequence[str]) -> str:
     """
     >>> listed(["a", "b", "c"])
     'a, b and c'
     """
     names = list(names)
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def joined(parts: Iterable[object], separator: str = "") -> Markup:
+def unbroken(text: str) -> str:
+    """Return the text without line breaks between a number and its unit or `n =`."""
+    return text.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%")
+
+
+def joined(*parts: object) -> Markup:
     """Return the parts joined, each escaped unless it is Markup; None is left out."""
-    return escape(separator).join(escape(part) for part in parts if part is not None)
+    return Markup("").join(escape(part) for part in parts if part is not None)
 
 
 def data_address(picture: np.ndarray, side: int = 256, quality: int = 72) -> str:
@@ -133,7 +145,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.globals |= {"data_address": data_address, "percent": percent, "points": points, "interval": interval}
+    functions = (data_address, percent, points, interval, unbroken)
+    templates.globals |= {function.__name__: function for function in functions}
     return templates
 
 

@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,7 +24,6 @@ from unswayed.errors import UserError, reason_of, unknown
 from unswayed.registry import Part, Registry
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
 
     from unswayed.evaluation.facts import Facts
@@ -59,23 +59,18 @@ class Tracker(Protocol):
 
     def parameters(self, values: Mapping[str, str]) -> None:
         """Record settings, hashes and versions."""
-        ...
 
     def metrics(self, values: Mapping[str, float]) -> None:
         """Record accuracies in percent and drops in points, with the ends of their intervals."""
-        ...
 
     def flips(self, flips: Sequence[FlipPicture]) -> None:
         """Record a table of flips with their pictures."""
-        ...
 
     def file(self, path: Path) -> None:
         """Record a file, such as the report."""
-        ...
 
     def close(self) -> None:
         """End the run."""
-        ...
 
 
 Open = Callable[[str, str | None], Tracker]
@@ -181,9 +176,14 @@ def record(
                 card, before = facts.cards.get(model, {}), runs.get(model, {})
                 fingerprint = card.get("fingerprint")  # of what decides the predictions: another one means another run
                 known = before.get("run") if before.get("predictions") == fingerprint else None
-                tracker = open_run(model, known)
-                results = None if tracker.run_id == known else (card, table.filter(model=model), pictures[model])
-                _record_model(tracker, results, report)
+                with closing(open_run(model, known)) as tracker:
+                    if tracker.run_id != known:
+                        tracker.parameters(parameters_of(card))
+                        tracker.metrics(metrics_of(table.filter(model=model)))
+                        if pictures[model]:
+                            tracker.flips(pictures[model])
+                    if report is not None:
+                        tracker.file(Path(report))
                 runs[model] = {"run": tracker.run_id, "predictions": fingerprint}
                 recorded[name] += 1
             except Exception as error:
@@ -225,25 +225,6 @@ def parameters_of(card: Mapping[str, object], prefix: str = "") -> dict[str, str
     return flat
 
 
-def _record_model(
-    tracker: Tracker,
-    results: tuple[Mapping[str, object], pl.DataFrame, list[FlipPicture]] | None,
-    report: str | Path | None,
-) -> None:
-    """Record the card, the drops and the flips of a new run, and the report of any."""
-    try:
-        if results is not None:
-            card, table, flips = results
-            tracker.parameters(parameters_of(card))
-            tracker.metrics(metrics_of(table))
-            if flips:
-                tracker.flips(flips)
-        if report is not None:
-            tracker.file(Path(report))
-    finally:
-        tracker.close()
-
-
 def _flips(folder: Path, facts: Facts, models: Sequence[str]) -> dict[str, list[FlipPicture]]:
     """Return a sample of each model's flips, with their pictures where the benchmark is available."""
     from unswayed.analyses.flips import find_flips
@@ -254,18 +235,10 @@ def _flips(folder: Path, facts: Facts, models: Sequence[str]) -> dict[str, list[
     for flip in find_flips(folder, limit=FLIPS * len(models)).shown:
         if flip.model not in flips or len(flips[flip.model]) == FLIPS:
             continue
-        flips[flip.model].append(
-            FlipPicture(
-                flip.sample_id,
-                flip.edit,
-                facts.class_name(flip.label),
-                facts.class_name(flip.after),
-                flip.before_probability,
-                flip.after_probability,
-                album.picture(f"{flip.source_id}/original/0"),
-                album.picture(flip.sample_id),
-            )
-        )
+        label, predicted = facts.class_name(flip.label), facts.class_name(flip.after)
+        shares = flip.before_probability, flip.after_probability
+        pictures = album.picture(f"{flip.source_id}/original/0"), album.picture(flip.sample_id)
+        flips[flip.model].append(FlipPicture(flip.sample_id, flip.edit, label, predicted, *shares, *pictures))
     return flips
 
 

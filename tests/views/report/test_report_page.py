@@ -34,8 +34,8 @@ from unswayed.views.text import interval, joined, points, render
 
 def test_markup_escapes_everything_but_markup() -> None:
     assert render("sections.html", "facts", named={"<i>": '"x"'}) == "<dl><dt>&lt;i&gt;</dt><dd>&#34;x&#34;</dd></dl>"
-    assert joined(["a<", Markup("<b>c</b>"), None]) == "a&lt;<b>c</b>"
-    assert joined([joined(["<"])]) == "&lt;"
+    assert joined("a<", Markup("<b>c</b>"), None) == "a&lt;<b>c</b>"
+    assert joined(joined("<")) == "&lt;"
 
 
 def test_numbers_in_words() -> None:
@@ -166,9 +166,9 @@ def test_the_same_predictions_give_the_same_bytes(world: Path, page: str) -> Non
 def test_the_flips_of_every_cell_have_pictures_before_other_photographs(world: Path, monkeypatch: Any) -> None:
     """A pressed cell showed cards without pictures, because the room was given to what other cells show."""
     findings = Findings(world / "predictions", ReportSettings())
-    album, data = Album(findings.facts.root, findings.facts.manifest), page_data(findings)
+    data = page_data(findings)
     monkeypatch.setattr(gallery, "_IN_PLACE", 1)
-    every = pictures_of(findings, album, data)
+    every = pictures_of(findings, data)
     flips = findings.answers.filter(pl.col("correct").not_() & (pl.col("edit") != "original"))
     right = findings.answers.filter(pl.col("correct") & (pl.col("edit") == "original"))
     shown = (
@@ -180,7 +180,7 @@ def test_the_flips_of_every_cell_have_pictures_before_other_photographs(world: P
     wanted = {names.index(name) for name in shown["source_id"].cast(pl.String)}
     assert 2 <= len(wanted) < len(every)
     monkeypatch.setattr(gallery, "_BUDGET", sum(len(every[number]) for number in wanted))
-    assert set(pictures_of(findings, album, data)) == wanted
+    assert set(pictures_of(findings, data)) == wanted
 
 
 def test_the_verdict_names_attributes_losses_the_worst_edit_and_n(world: Path) -> None:
@@ -257,7 +257,6 @@ def test_the_same_pictures_are_shown_under_every_model(world: Path) -> None:
 
 
 def test_pictures_outside_the_benchmark_are_never_shown(tmp_path: Path) -> None:
-    from unswayed.views.report.pictures import Album
 
     bench = make_benchmark(tmp_path / "bench", 2, ["a", "b"])
     manifest = pl.read_parquet(bench / "manifest.parquet")

@@ -21,7 +21,6 @@ from unswayed.views.report import ReportSettings
 from unswayed.views.report.extras import sensitivity_section
 from unswayed.views.report.findings import Findings
 from unswayed.views.report.page import write_report
-from unswayed.views.report.pictures import Album
 from unswayed.views.report.section import COLORS, drawing
 from unswayed.views.report.sections import groups_section
 from unswayed.views.report.verdict import first_screen, hurts_most, ranking, verdict
@@ -53,7 +52,7 @@ def test_the_net_drop_comes_first_everywhere(tmp_path: Path) -> None:
     assert found.models == ["harmless", "fragile"]
     assert verdict(found)[1].startswith("On average harmless loses 1.0")
     assert ranking(found).answer == "Yes: harmless is steadiest"  # type: ignore[union-attr]
-    page = str(first_screen(found, Album(None, None)))
+    page = str(first_screen(found))
     assert re.findall(r'<td class="number"><b>([\d.]+)</b>', page) == ["1.0", "20.0"]
     assert re.findall(r"raw drop ([\d.]+)", page) == ["31.0", "20.0"]
     assert len(set(re.findall(r'class="raw-mark" style="left: ([\d.]+)%', page))) == 2
@@ -264,7 +263,7 @@ def test_flips_are_drawn_evenly_over_models_and_edits(tmp_path: Path) -> None:
 
 def test_certainty_has_one_voice_on_the_first_screen(world: Path) -> None:
     found = Findings(world / "predictions", ReportSettings())
-    page = str(first_screen(found, Album(None, None)))
+    page = str(first_screen(found))
     cells = re.findall(r'data-model="(\w+)" data-edit="([\w.-]+)"[^>]*?class="([\w -]+)"', page)
     certain = {(row["model"], row["edit"]): row["certain"] for row in found.drops.iter_rows(named=True)}
     assert len(cells) > 10

@@ -220,7 +220,7 @@ class Editor:
             parts.append(figures.drawn("answer_bars", model=name, before=before, after=after, true_class=truth))
             maps = figures.drawn("heat_pair", model=name, images=warm, names=[before.names[0], after.names[0]])
             parts.append(Markup("<details><summary>Where the model looks</summary>{}</details>").format(maps))
-        return joined(parts)
+        return joined(*parts)
 
     def rendered(
         self, request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *others: Any

@@ -49,6 +49,7 @@ def analyze(
     - `unswayed analyze predictions/ --table fits`
     - `unswayed analyze predictions/ --table thresholds --at-accuracy 80 --at-drop 10`
     """
+    from unswayed.evaluation.model_cards import read_cards
     from unswayed.views.report import drop_tables
     from unswayed.views.report.figures_drops import against_figure
     from unswayed.views.report.section import SUFFIXES, figure_bytes
@@ -69,7 +70,7 @@ def analyze(
     rows = replace(settings, condition=condition, edits=None if against else settings.edits)
     frame = unswayed.analyze(predictions, rows)
     models = settings.models if settings.groups is None else None
-    remarks, tasks = drop_tables.remark_lines(predictions, models, settings.common), drop_tables.tasks_of(predictions)
+    remarks, cards = drop_tables.remark_lines(predictions, models, settings.common), read_cards(predictions)
     if chosen != "table" or output is not None or not sys.stdout.isatty():  # a table repeats them
         say(*remarks)
     if against is not None:
@@ -78,15 +79,14 @@ def analyze(
         text = "" if drawn else format_table(curve, chosen, digits={against: 4}, title=title)
         content = figure_bytes(against_figure(curve, against), suffix[1:]) if drawn else text.encode()
     elif wide:
-        content = drop_tables.wide_text(frame, measure, chosen, remarks, tasks).encode()
+        content = drop_tables.wide_text(frame, measure, chosen, remarks, cards).encode()
     else:
         levels = drop_tables.swept(predictions, settings.benchmark) if frame.is_empty() else ""
         # A terminal gets colors; typer removes them where the output goes into a file or another program.
         color = output is None and "NO_COLOR" not in os.environ
         content = drop_tables.analysis_text(
-            frame, settings.table, chosen, settings.by, settings.level, remarks, levels, color,
-            drop_tables.suspicious_models(predictions), tasks,
-        ).encode()  # fmt: skip
+            frame, settings.table, chosen, settings.by, settings.level, remarks, levels, color, cards
+        ).encode()
     if output is not None:
         write_bytes(output, content)
         return

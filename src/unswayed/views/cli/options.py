@@ -105,7 +105,7 @@ def _own(parameter: inspect.Parameter, hint: object) -> inspect.Parameter:
     return parameter.replace(annotation=hint, default=default, kind=parameter.KEYWORD_ONLY)
 
 
-def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
     """Print a list for people."""
     import polars
 

@@ -110,7 +110,7 @@ def sensitivity(
     chosen = choose_table(study.tables, table)
     shown = chosen if format in ("csv", "json") else for_people(chosen)
     digits = dict.fromkeys(shown.columns, 3) | dict.fromkeys(shares_of(shown), 1)
-    notes = " ".join(study.remarks) or None
+    notes = " ".join(study.remarks)
     typer.echo(format_table(shown, format, digits=digits, headings=HEADINGS, notes=notes), nl=False)
     say(*study.remarks, *study.notes)
     exit_with_failures(study.failures)

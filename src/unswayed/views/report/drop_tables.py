@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -14,9 +15,9 @@ from unswayed.analyses.drops.sweeps import levels_found
 from unswayed.choices import WideMeasure
 from unswayed.errors import UserError, unknown
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, read_facts
-from unswayed.evaluation.model_cards import read_cards, read_failures, sentences, suspicion_in, tasks_in
+from unswayed.evaluation.model_cards import Cards, read_cards, read_failures, sentences, suspicion_in, tasks_in
 from unswayed.evaluation.predictions import each_model, model_names, overlap_of
-from unswayed.labels import Task, worded
+from unswayed.labels import worded
 from unswayed.views.tables import Cell, Column, Row, Table, format_table, interval_of
 from unswayed.views.text import number, plural, probability
 
@@ -33,14 +34,14 @@ def analysis_text(
     remarks: Sequence[str] = (),
     instead: str = "",
     color: bool = False,
-    suspicious: Collection[str] = (),
-    tasks: Collection[Task] = (),
+    cards: Cards | None = None,
 ) -> str:
     """Return the frame in one of the formats; csv and json with all columns, the others with the displayed ones.
 
     `table` is for a terminal of 80 columns: one block per model, and with `color` what is sure in color. remarks:
     sentences that a reader of the numbers must know; below the table in the formats for people. instead: what there
-    is instead of a sweep, where the table is empty. suspicious: models whose blocks are marked; tasks: of the models.
+    is instead of a sweep, where the table is empty. cards: of the models, whose tasks have words of their own; blocks
+    of suspicious models are marked.
     """
     shown = table_facts(table)
     if table == "drops":
@@ -56,9 +57,9 @@ def analysis_text(
         none = f"{shown.empty}; {instead}." if instead else f"{shown.empty}."
         title, notes = shown.title, shown.notes if frame.height else none
     blocks = "model" if any(column.heading == "model" for column in columns) else None
-    marks = dict.fromkeys(suspicious, " (suspicious, see the note below)")
+    marks = {name: " (suspicious, see the note below)" for name, card in (cards or {}).items() if suspicion_in(card)}
     made = Table(frame, columns, title, notes, remarks, blocks, _style, marks)
-    return worded_table(made, tasks).text(format, color)
+    return _worded(made, cards).text(format, color)
 
 
 # What is left out last where a terminal is too narrow: what a row is about, then its numbers.
@@ -192,7 +193,7 @@ def wide_text(
     measure: WideMeasure,
     format: str,
     remarks: Sequence[str] = (),
-    tasks: Collection[Task] = (),
+    cards: Cards | None = None,
 ) -> str:
     """Return the drop table as text with one row per model and one column per edit.
 
@@ -227,7 +228,7 @@ def wide_text(
         notes += " The white-box results of " + ", ".join(sorted({model for model, _ in attacked})) + " are never best."
     title = "Dropped accuracy by model and edit" if measure == "drop" else "Accuracy by model and edit"
     table = Table(frame, [Column("model"), *map(column, names)], title, notes, remarks)
-    return worded_table(table, tasks).text(format)
+    return _worded(table, cards).text(format)
 
 
 def wide_table(drops: pl.DataFrame, measure: WideMeasure = "drop") -> pl.DataFrame:
@@ -302,30 +303,19 @@ def remark_lines(
     return list(dict.fromkeys(lines))
 
 
-def worded_table(table: Table, tasks: Collection[Task]) -> Table:
-    """Return the table with the words for these tasks, such as detection rate for accuracy."""
+def _worded(table: Table, cards: Cards | None) -> Table:
+    """Return the table with the words for the tasks of the models, such as detection rate for accuracy."""
+    words = partial(worded, tasks=frozenset(tasks_in(cards or {}).values()))
     columns = [
         replace(
             column,
-            heading=worded(column.heading, tasks),
-            note=worded(column.note, tasks),
+            heading=words(column.heading),
+            note=words(column.note),
             value=column.heading if column.value is None else column.value,
         )
-        for column in table.columns or ()
+        for column in table.columns
     ]
-    return replace(
-        table, columns=columns, title=worded(table.title or "", tasks), notes=worded(table.notes or "", tasks)
-    )
-
-
-def tasks_of(predictions: str | Path) -> frozenset[Task]:
-    """Return the tasks of the models, for the words of their tables."""
-    return frozenset(tasks_in(read_cards(predictions)).values())
-
-
-def suspicious_models(predictions: str | Path) -> frozenset[str]:
-    """Return the models whose cards have a suspicion."""
-    return frozenset(name for name, card in read_cards(predictions).items() if suspicion_in(card))
+    return replace(table, columns=columns, title=words(table.title), notes=words(table.notes))
 
 
 def swept(predictions: str | Path, benchmark: str | Path | None = None) -> str:

@@ -16,11 +16,11 @@ from unswayed.files.tables import Column as StoredColumn
 from unswayed.files.text_tables import read_csv
 from unswayed.files.whole import Json
 from unswayed.views.tables import Column, Table
-from unswayed.views.text import interval, joined
+from unswayed.views.text import interval, joined, sample_size
 
-from .figures_sensitivity import MOST_CURVES, MOST_HISTOGRAMS, score_histograms, sensitivity_curve
+from .figures_sensitivity import MOST_HISTOGRAMS, score_histograms, sensitivity_curve
 from .findings import Findings
-from .section import Section, figure_block, paragraphs
+from .section import MOST, Section, figure_block, paragraphs
 
 _MOST_ROWS = 400
 
@@ -29,21 +29,19 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
     """Return the ImageNet-X profile of predictions on ImageNet's validation images."""
     from unswayed.analyses.factors import Study, make_table
 
-    from .figures_factors import MOST_MODELS, factor_profile
+    from .figures_factors import factor_profile
 
     errors = findings.named(make_table(Study(predictions), "errors"))
-    models = errors["model"].unique(maintain_order=True).to_list()[:MOST_MODELS]
+    models = errors["model"].unique(maintain_order=True).to_list()[:MOST]
     figure = factor_profile(errors, models, findings.series)
     caption = "Error ratio of each factor of variation with 95 % intervals; in brackets the images that have it."
     body = joined(
-        [
-            paragraphs(
-                "An error ratio of 2 means that the error rate on images with this factor is twice the average "
-                "(ImageNet-X annotations of ImageNet's validation set)."
-            ),
-            figure_block(figure, "factors", caption),
-            frame_table("factors-table", "Error ratios by model and factor.", errors),
-        ]
+        paragraphs(
+            "An error ratio of 2 means that the error rate on images with this factor is twice the average "
+            "(ImageNet-X annotations of ImageNet's validation set)."
+        ),
+        figure_block(figure, "factors", caption),
+        frame_table("factors-table", "Error ratios by model and factor.", errors),
     )
     return Section("factors", "ImageNet-X profile", body, {"factor-profile": figure}, {"factors": errors})
 
@@ -51,21 +49,18 @@ def factors_section(predictions: Path, findings: Findings) -> Section:
 def sensitivity_section(folder: Path, findings: Findings) -> Section:
     """Return the section about relative foreground sensitivity, from the folder that `unswayed sensitivity` wrote."""
     table = findings.named(sensitivity_table(folder))
-    models = table["model"].unique(maintain_order=True).to_list()[:MOST_CURVES]
+    models = table["model"].unique(maintain_order=True).to_list()[:MOST]
     figure = sensitivity_curve(table.filter(pl.col("model").is_in(models)), series=findings.series)
-    counts = sorted(set(table["n"].to_list()))
-    size = f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
+    size = sample_size(table["n"])
     caption = f"Accuracy under noise and relative foreground sensitivity against the noise level; {size} pictures."
     body = joined(
-        [
-            paragraphs(
-                *sentences_in(folder),
-                "The relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, −1 if "
-                "only noise on the background does, 0 if both lower it equally.",
-            ),
-            figure_block(figure, "sensitivity", caption),
-            frame_table("sensitivity-table", "Sensitivity by model, norm and level.", table),
-        ]
+        paragraphs(
+            *sentences_in(folder),
+            "The relative foreground sensitivity (RFS) is 1 if only noise on the object lowers the accuracy, −1 if "
+            "only noise on the background does, 0 if both lower it equally.",
+        ),
+        figure_block(figure, "sensitivity", caption),
+        frame_table("sensitivity-table", "Sensitivity by model, norm and level.", table),
     )
     return Section("sensitivity", "Sensitivity to noise", body, {"sensitivity": figure}, {"sensitivity": table})
 
@@ -104,7 +99,7 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
     shown = {name: table for name, table in tables.items() if name not in ("verdicts", "histograms")}
     blocks += [frame_table(f"distribution-{number}", name, table) for number, (name, table) in enumerate(shown.items())]
     named = {f"distribution-{name}": table for name, table in tables.items()}
-    return Section("distribution", "Distribution checks", joined(blocks), figures, named)
+    return Section("distribution", "Distribution checks", joined(*blocks), figures, named)
 
 
 def distribution_table(path: Path) -> pl.DataFrame:
@@ -192,22 +187,18 @@ def repair_section(folder: Path, findings: Findings) -> Section:
         Column("95 % interval", lambda row: interval(row["low"], row["high"], "+.1f")),
     ]
     body = joined(
-        [
-            paragraphs(
-                f"{VERDICTS[result['verdict']]}: {result['reason']}.",
-                f"{result['model']} was fine-tuned twice on the same {counts['train']:,} photographs with the same "
-                f"number of steps: plainly (the control) and with edits of the {counts['train_with_mask']:,} that have "
-                "a mask (repaired). All values are points; the difference is repaired minus control, with its "
-                "paired 95 % interval.",
-            ),
-            Table(frame, columns, "Before and after the repair.").html("repair-table"),
-        ]
+        paragraphs(
+            f"{VERDICTS[result['verdict']]}: {result['reason']}.",
+            f"{result['model']} was fine-tuned twice on the same {counts['train']:,} photographs with the same "
+            f"number of steps: plainly (the control) and with edits of the {counts['train_with_mask']:,} that have "
+            "a mask (repaired). All values are points; the difference is repaired minus control, with its "
+            "paired 95 % interval.",
+        ),
+        Table(frame, columns, "Before and after the repair.").html("repair-table"),
     )
     return Section("repair", "Before and after the repair", body, tables={"repair": frame})
 
 
 def repair_table(result: Json) -> pl.DataFrame:
     """The rows of `repair.json` as a frame."""
-    columns = list(_Row.__annotations__)
-    rows = [[row.get(name) for name in columns] for row in result["rows"]]
-    return pl.DataFrame(rows, columns, orient="row", infer_schema_length=None)
+    return pl.DataFrame(result["rows"], list(_Row.__annotations__), infer_schema_length=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -11,12 +11,15 @@ import polars as pl
 from unswayed.edits import edit_named_in
 from unswayed.edits.edit import allowed, parameters
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
+from unswayed.views.text import sample_size
 
 from .section import COLORS, MARKERS, QUIET, new_axes, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from .findings import Findings
 
 # The width of the figures in inches, and of their variants for phones.
 WIDE, NARROW = 7.6, 4.0
@@ -50,19 +53,14 @@ def level_words(attribute: str, level: float) -> str:
     return f"{100 * level:.3g}\u00a0%" if "share" in axis_label(attribute) else f"{level:.3g}"
 
 
-def drop_figure(
-    drops: pl.DataFrame,
-    groups: Sequence[Sequence[str]],
-    words: Mapping[str, str],
-    series: Mapping[str, int],
-    narrow: bool = False,
-) -> Figure:
+def drop_figure(findings: Findings, narrow: bool = False) -> Figure:
     """Draw the effect of every edit with its interval, one color per model, and the raw drop as a faint mark.
 
-    groups: the edits, one list for each attribute, with a gap between lists; words: their names; narrow: the variant
-    for phones, with the edits' names above their rows. The elements of a model and an edit have the id
-    `mark:MODEL'S PLACE:EDIT'S NAME`.
+    The edits are grouped by attribute. narrow: the variant for phones, with the edits' names above their rows. The
+    elements of a model and an edit have the id `mark:MODEL'S PLACE:EDIT'S NAME`.
     """
+    groups = [*([[AVERAGE]] if findings.averages else []), *findings.attributes().values()]
+    series = findings.series
     edits = [edit for group in groups for edit in group]
     step, gap = (1.55, 0.35) if narrow else (1.0, 0.55)
     at: dict[str, float] = {}
@@ -74,13 +72,13 @@ def drop_figure(
         offset += gap
     height = max(0.34, 0.13 * len(series)) * offset + 1.0
     figure, axes = new_axes(NARROW if narrow else WIDE, height)
-    rows = drops.filter(pl.col("edit").is_in(edits) & pl.col("model").is_in(list(series)))
+    rows = findings.drops.filter(pl.col("edit").is_in(edits) & pl.col("model").is_in(list(series)))
     for row in rows.iter_rows(named=True):
         number = series[row["model"]]
         y = at[row["edit"]] + (number - (len(series) - 1) / 2) * 0.72 / len(series)
         _mark(axes, row, y, number)
     counts = dict(rows.group_by("edit").agg(pl.col("n").max()).iter_rows())
-    names = [f"{words[edit]}  (n = {counts.get(edit, 0):,})" for edit in edits]
+    names = [f"{findings.words[edit]}  (n = {counts.get(edit, 0):,})" for edit in edits]
     if narrow:
         axes.set_yticks([])
         for edit, name in zip(edits, names, strict=True):
@@ -115,16 +113,14 @@ def _mark(axes: Axes, row: Mapping[str, Any], y: float, number: int) -> None:
         axes.plot(row["published"], y, "x", color=color, markersize=6, gid=name)
 
 
-def accuracy_and_drop(
-    drops: pl.DataFrame, models: Sequence[str], series: Mapping[str, int], narrow: bool = False
-) -> Figure:
+def accuracy_and_drop(findings: Findings, narrow: bool = False) -> Figure:
     """Draw original accuracy against average drop, one point per model, with intervals; models without a place in the
     palette are gray."""
     width = NARROW if narrow else WIDE
-    average = {row["model"]: row for row in drops.filter(pl.col("edit") == AVERAGE).iter_rows(named=True)}
-    original = {row["model"]: row for row in drops.filter(pl.col("edit") == ORIGINAL).iter_rows(named=True)}
-    there = [name for name in models if name in average and name in original]
-    named = {name: series[name] for name in there if name in series}
+    average = findings.averages
+    original = {row["model"]: row for row in findings.drops.filter(edit=ORIGINAL).iter_rows(named=True)}
+    there = [name for name in average if name in original]
+    named = {name: rank for name, rank in findings.series.items() if name in there}
     figure, axes = new_axes(width, 4.0 + 0.2 * -(-len(named) // _columns(list(named), width)))
     for model in [*(name for name in there if name not in named), *named]:
         x, y, rank = original[model], average[model], named.get(model)
@@ -145,7 +141,7 @@ def accuracy_and_drop(
             markersize=5 if rank is None else 10 - 0.7 * rank,
             zorder=3 if rank is None else 4 + rank,
         )
-    axes.set_xlabel(f"accuracy on the originals, % ({_size(original.values())})")
+    axes.set_xlabel(f"accuracy on the originals, % ({sample_size(row['n'] for row in original.values())})")
     axes.set_ylabel("average points lost (up: worse)")
     _plain(axes, "both")
     _legend(figure, named, width=width)
@@ -196,7 +192,7 @@ def curve_figure(
     else:
         axes.xaxis.set_major_formatter(lambda level, _: level_words(attribute, round(level, 6)))
     axes.set_xlabel(axis_label(attribute))
-    axes.set_ylabel(f"accuracy, % ({_size(part.iter_rows(named=True))})")
+    axes.set_ylabel(f"accuracy, % ({sample_size(part['n'])})")
     _plain(axes, "both")
     _legend(figure, named, ["dashed: accuracy on the originals"] if originals else [], width)
     return figure
@@ -209,11 +205,6 @@ def _dodged(x: np.ndarray, shift: float, logarithmic: bool) -> np.ndarray:
     scale = np.log(x) if logarithmic else x
     moved = scale + shift * 0.012 * (scale[-1] - scale[0])
     return np.exp(moved) if logarithmic else moved
-
-
-def _size(rows: Iterable[Mapping[str, int]]) -> str:
-    counts = sorted({row["n"] for row in rows})
-    return f"n = {counts[0]:,}" if len(counts) == 1 else f"n = {counts[0]:,} to {counts[-1]:,}"
 
 
 def _apart(levels: list[float], least: float = 0.045) -> list[float]:

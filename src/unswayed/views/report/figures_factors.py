@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError, check_known
+from unswayed.files.whole import write_bytes
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES
 
 from .section import (
@@ -17,22 +18,20 @@ from .section import (
     MARKERS,
     MOST,
     QUIET,
+    SUFFIXES,
     cells_of,
+    figure_bytes,
     heat_map,
     new_axes,
     new_figure,
     new_panels,
     places,
     plain,
-    save_figure,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-MOST_MODELS = MOST
 
 
 def factor_profile(
@@ -44,10 +43,10 @@ def factor_profile(
     series: the places in the palette that models already have.
     """
     chosen = models or errors["model"].unique(maintain_order=True).to_list()
-    if len(chosen) > MOST_MODELS:
+    if len(chosen) > MOST:
         raise UserError(
             f"a profile of {len(chosen)} models is not readable",
-            allowed=f"at most {MOST_MODELS} models",
+            allowed=f"at most {MOST} models",
             run="unswayed factors … --table accuracy --figure FILE",
         )
     if "metaclass" in errors.columns:
@@ -56,12 +55,10 @@ def factor_profile(
     order = _easiest_first(shown)
     figure, axes = new_axes(6.4, 0.9 + len(order) * max(0.3, 0.11 * len(chosen)))
     for number, (model, rank) in enumerate(places(chosen, series).items()):
-        part = shown.filter(pl.col("model") == model)
-        values = {name: (ratio, low, high) for name, ratio, low, high in
-                  part.select("factor", "error_ratio", "low", "high").iter_rows()}  # fmt: skip
-        offset = (number - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
-        rows = [(y + offset, *values[f]) for y, f in enumerate(order) if values.get(f, (None,))[0] is not None]
-        y, ratio, low, high = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+        row = pl.col("factor").replace_strict(order, range(len(order)), return_dtype=pl.Float64)
+        part = shown.filter(pl.col("model") == model).drop_nulls("error_ratio").with_columns(row=row).sort("row")
+        y, ratio, low, high = (part[name].to_numpy() for name in ("row", "error_ratio", "low", "high"))
+        y = y + (number - (len(chosen) - 1) / 2) * 0.7 / len(chosen)
         axes.hlines(y, low, high, color=COLORS[rank % MOST], linewidth=1.6, alpha=0.55)
         axes.plot(
             ratio, y, MARKERS[rank % MOST], color=COLORS[rank % MOST], markersize=4.5, label=model, linestyle="none"
@@ -88,20 +85,16 @@ def model_type_profile(compared: pl.DataFrame) -> Figure:
         part = compared.filter(pl.col("grouping") == grouping)
         for number, group in enumerate(part["group"].unique(maintain_order=True).to_list()):
             rows = part.filter(pl.col("group") == group)
-            color, marker = COLORS[number % MOST_MODELS], MARKERS[number % MOST_MODELS]
+            color, marker = COLORS[number % MOST], MARKERS[number % MOST]
             sure = (rows["p_value"].fill_null(1.0) < 0.05).to_numpy()
             y = np.array([order.index(f) for f in rows["factor"]])
             ratio = rows["error_ratio"].to_numpy()
-            offset = (number - (part["group"].n_unique() - 1) / 2) * 0.12
-            axes.errorbar(
-                ratio, y + offset, xerr=rows["spread"].fill_null(0.0).to_numpy(), fmt="none", ecolor=color,
-                elinewidth=1, alpha=0.35,
-            )  # fmt: skip
-            y = y + offset
+            y = y + (number - (part["group"].n_unique() - 1) / 2) * 0.12
+            spread = rows["spread"].fill_null(0.0).to_numpy()
+            axes.errorbar(ratio, y, xerr=spread, fmt="none", ecolor=color, elinewidth=1, alpha=0.35)
             axes.plot(ratio[sure], y[sure], marker, color=color, markersize=6, linestyle="none")
             axes.plot(ratio[~sure], y[~sure], marker, color=color, markersize=6, linestyle="none", alpha=0.25)
-            models = rows["models"].to_list()[0]
-            axes.plot([], [], marker, color=color, linestyle="none", label=f"{group} ({models})")
+            axes.plot([], [], marker, color=color, linestyle="none", label=f"{group} ({rows['models'][0]})")
         axes.set_yticks(range(len(order)), [words(f) for f in order])
         axes.set_title(grouping, loc="left", fontsize=10)
         axes.set_xlabel("mean error ratio ± standard deviation (log scale); pale: p ≥ 0.05")
@@ -122,14 +115,11 @@ def spill_over_map(effects: pl.DataFrame) -> Figure:
 
 
 def _ratio_axis(axes: Axes) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     axes.set_xscale("log", base=2)
     low, high = axes.get_xlim()
-    ticks = [t for t in (0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8) if low <= t <= high]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ticks = [tick for tick in (0.125, 0.25, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8) if low <= tick <= high]
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
     axes.axvline(1, color="black", linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     axes.grid(axis="both", linewidth=0.5, alpha=0.25)
     axes.set_axisbelow(True)
@@ -232,32 +222,25 @@ def accuracy_scatter(table: pl.DataFrame) -> Figure:
     """
     shown = table.drop_nulls("accuracy")
     order = shown.group_by("factor").agg(pl.col("error_ratio").mean()).sort("error_ratio", "factor")["factor"].to_list()
-    groups: list[str | None] = [None]
-    if "group" in table.columns:
-        groups += table["group"].drop_nulls().unique(maintain_order=True).to_list()
-    figure, panels = new_panels(len(order), (0, 0.7), 1.9, 6, share=True)
+    grouped = "group" in table.columns
+    groups = [None, *(table["group"].drop_nulls().unique(maintain_order=True) if grouped else ())]
+    figure, panels = new_panels(len(order), 1.9, 6, (0, 0.7), labelsize=10, share=True)
     least = float(np.floor(10 * shown.select("accuracy", "average").to_numpy().min()) / 10)
     size = 16 if shown["model"].n_unique() < 50 else 7
     for axes, factor in zip(panels, order, strict=True):
         part = shown.filter(pl.col("factor") == factor)
         axes.plot([0, 1], [0, 1], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
         for number, group in enumerate(groups):
-            chosen = part
-            if "group" in table.columns:
-                chosen = part.filter(pl.col("group").is_null() if group is None else pl.col("group") == group)
-            elif group is not None:
-                continue
+            chosen = part.filter(pl.col("group").eq_missing(pl.lit(group, pl.String))) if grouped else part
             if chosen.is_empty():
                 continue
-            gray = group is None and "group" in table.columns
+            gray, look = grouped and group is None, max(0, number - 1) % MOST
             axes.scatter(
                 chosen["average"], chosen["accuracy"], s=size, linewidths=0, alpha=0.25 if gray else 0.6,
-                color=QUIET if gray else COLORS[max(0, number - 1) % MOST],
-                marker=MARKERS[max(0, number - 1) % MOST], label=group if group is not None else "other",
+                color=QUIET if gray else COLORS[look], marker=MARKERS[look], label="other" if group is None else group,
             )  # fmt: skip
         axes.set_title(words(factor), fontsize=9)
         axes.set(xlim=(least, 1), ylim=(least, 1))
-        plain(axes, "both", 0.5)
     figure.supxlabel("accuracy on all images", fontsize=9)
     figure.supylabel("accuracy on images with the factor", fontsize=9)
     if len(groups) > 1:
@@ -290,8 +273,7 @@ def strength_curves(table: pl.DataFrame) -> Figure:
             fit = np.polynomial.Polynomial.fit(
                 rows["strength"], rows["fitted"], min(3, max(0, rows["strength"].n_unique() - 1))
             )
-            strengths = rows["strength"].to_numpy()
-            at = np.linspace(strengths[0], strengths[-1], 100)
+            at = np.linspace(rows["strength"][0], rows["strength"][-1], 100)
             axes.plot(at, fit(at), color=color, linewidth=1.8)
             axes.set_title(words(factor), fontsize=9, color=color)
             axes.set_xlabel(f"strength of {words(augmentation)}", fontsize=8)
@@ -319,4 +301,7 @@ FIGURES: dict[str, Callable[[pl.DataFrame], Figure]] = {
 def draw(table: pl.DataFrame, name: str, path: str | Path) -> None:
     """Write the figure of the named factor table to a .png, .svg or .pdf file."""
     check_known("figure of the factor table", [name], FIGURES)
-    save_figure(FIGURES[name](table), path)
+    figure, suffix = FIGURES[name](table), Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
+    write_bytes(path, figure_bytes(figure, suffix[1:]))

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-MOST_CURVES = MOST
 _UNITS = {"linf": "standard deviation of the noise, in 255ths", "l2": "l2 norm of the noise"}
 
 
@@ -31,20 +30,26 @@ def sensitivity_curve(table: pl.DataFrame, name: str = "model", series: Mapping[
     names = table[name].unique(maintain_order=True).to_list()
     levels = table.filter(pl.col("level").is_not_null())
     norms = levels["norm"].unique(maintain_order=True).to_list()
-    many = len(names) > MOST_CURVES
+    many = len(names) > MOST
     legend = 1.9 * (1 + len(names) // 30) if many else 0
     figure = new_figure(8.6 + legend, 0.5 + 3.1 * len(norms) + (1.6 if many else 0))
     panels = figure.subplots(len(norms), 2, squeeze=False)
     for (accuracy, rfs), norm in zip(panels, norms, strict=True):
         for label, number in places(names, series).items():
             part = levels.filter((pl.col(name) == label) & (pl.col("norm") == norm)).sort("level")
+            look = {"color": COLORS[number % MOST], "marker": _marker(number), "markersize": 3.5, "linewidth": 1.4}
             for column, style in (("accuracy_background", "-"), ("accuracy_foreground", "--")):
-                look = {"color": COLORS[number % MOST], "marker": _marker(number), "markersize": 3.5, "linewidth": 1.4}
                 accuracy.plot(part["level"], part[column], style, **look)
-            _rfs(rfs, part, number, label, shaded=not many)
+            level, value, low, high = (
+                part[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+                for column in ("level", "rfs", "rfs_low", "rfs_high")
+            )
+            if not many:
+                rfs.fill_between(level, low, high, color=look["color"], alpha=0.12, linewidth=0)
+            rfs.plot(level, value, **look | {"markersize": 4}, label=label)
         accuracy.set(xlabel=_UNITS.get(norm, norm), ylabel="accuracy, class-balanced", ylim=(-0.03, 1.03))
         rfs.set(xlabel=_UNITS.get(norm, norm), ylabel="relative foreground sensitivity", ylim=(-1.05, 1.05))
-        rfs.axhline(0, color="#888888", linewidth=0.8)
+        rfs.axhline(0, color=QUIET, linewidth=0.8)
         ticks = levels.filter(pl.col("norm") == norm)["level"].unique().sort().to_list()
         for axes in (accuracy, rfs):
             axes.set_xticks(ticks[:: 1 + len(ticks) // 10])
@@ -67,16 +72,6 @@ def _marker(number: int) -> str:
     return MARKERS[(number // MOST + number) % MOST]
 
 
-def _rfs(axes: Axes, part: pl.DataFrame, number: int, label: str, shaded: bool) -> None:
-    level, value, low, high = (
-        part[column].cast(pl.Float64).fill_null(np.nan).to_numpy() for column in ("level", "rfs", "rfs_low", "rfs_high")
-    )
-    color = COLORS[number % MOST]
-    if shaded:
-        axes.fill_between(level, low, high, color=color, alpha=0.12, linewidth=0)
-    axes.plot(level, value, color=color, marker=_marker(number), markersize=4, linewidth=1.4, label=label)
-
-
 MOST_PANELS = 24  # one per model
 _FEW = 8  # pictures that a density needs
 _NARROWEST = 0.06  # standard deviation of the kernel of a density of iRFS
@@ -94,7 +89,7 @@ def noise_scatter(models: pl.DataFrame, classes: pl.DataFrame, names: Sequence[s
     over_levels = (pl.col("norm") == norm) & pl.col("level").is_null()
     models, classes = models.filter(over_levels), classes.filter(over_levels)
     order = models["model"].to_list()
-    figure, panels = _panels(1 + min(len(order), MOST_PANELS), 2.6)
+    figure, panels = new_panels(1 + min(len(order), MOST_PANELS), 2.6)
     for number, (model, x, y) in enumerate(models.select("model", *_ACCURACIES).iter_rows()):
         color, marker = COLORS[number % MOST], _marker(number)
         panels[0].plot(x, y, marker, color=color, markersize=6, label=model, linestyle="none")
@@ -135,7 +130,7 @@ def probability_scatter(table: pl.DataFrame, names: Sequence[str]) -> Figure:
     """
     shown = table.filter(pl.col("norm") == table["norm"][0])
     order = table["model"].unique(maintain_order=True).to_list()[:MOST_PANELS]
-    figure, panels = _panels(len(order), 2.6)
+    figure, panels = new_panels(len(order), 2.6)
     for axes, model in zip(panels, order, strict=True):
         for number, label in enumerate(_most_frequent(shown)):
             part = shown.filter((pl.col("model") == model) & (pl.col("label") == label))
@@ -185,7 +180,7 @@ def irfs_densities(table: pl.DataFrame, names: Sequence[str]) -> Figure:
     norm = table["norm"][0]
     shown = table.filter((pl.col("norm") == norm) & pl.col("irfs").is_not_null())
     order = table["model"].unique(maintain_order=True).to_list()[:MOST_PANELS]
-    figure, panels = _panels(len(order), 2.6)
+    figure, panels = new_panels(len(order), 2.6)
     at = np.linspace(-1, 1, 201)
     chosen = _most_frequent(shown)
     for axes, model in zip(panels, order, strict=True):
@@ -242,7 +237,7 @@ def alignment_map(by_class: pl.DataFrame, measure: str, names: Sequence[str]) ->
 def alignment_bars(by_group: pl.DataFrame) -> Figure:
     """Draw every measure of heat maps by group of models; table: of `alignment.by_group` for one grouping."""
     table = by_group.filter(pl.col("method") == by_group["method"][0])
-    figure, panels = _panels(len(MEASURES), 2.2, columns=4)
+    figure, panels = new_panels(len(MEASURES), 2.2, 4)
     groups = table["group"].to_list()
     for axes, measure in zip(panels, MEASURES, strict=True):
         values = table[measure].fill_null(np.nan).to_numpy()
@@ -253,15 +248,6 @@ def alignment_bars(by_group: pl.DataFrame) -> Figure:
 
 
 _ACCURACIES = ("accuracy_foreground", "accuracy_background")
-
-
-def _panels(count: int, side: float, columns: int = 5) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` square panels, at most `columns` in a row."""
-    figure, panels = new_panels(count, (0.4, 0.5), side, columns)
-    for axes in panels:
-        plain(axes, "both", 0.5)
-        axes.tick_params(labelsize=8)
-    return figure, list(panels)
 
 
 def _legend(figure: Figure, axes: Axes, corner: Literal["outside right upper", "outside right lower"]) -> None:
@@ -286,14 +272,10 @@ def _density(values: np.ndarray, at: np.ndarray) -> np.ndarray | None:
 
 def _with_averages(cells: np.ndarray) -> np.ndarray:
     """Return the cells with a last column and a last row of means; empty cells do not count."""
-
-    def mean(values: np.ndarray, axis: int) -> np.ndarray:
-        there = np.isfinite(values)
-        total, count = np.where(there, values, 0).sum(axis), there.sum(axis)
-        return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-
-    wider = np.column_stack([cells, mean(cells, 1)])
-    return np.vstack([wider, mean(wider, 0)])
+    for axis in (1, 0):
+        means = np.ma.masked_invalid(cells).mean(axis, keepdims=True).filled(np.nan)
+        cells = np.concatenate([cells, means], axis)
+    return cells
 
 
 MOST_HISTOGRAMS = 8

@@ -15,40 +15,29 @@ from unswayed.analyses.flips import Draw, Flip
 from unswayed.evaluation.facts import ORIGINAL
 from unswayed.evaluation.predictions import HeatMaps, PicturePair, each_model
 from unswayed.files.whole import Json
-from unswayed.labels import TaskWords, words_of
+from unswayed.labels import words_of
 from unswayed.views.text import data_address, joined, percent, plural, render
 
 from .findings import Findings
-from .pictures import SIDE, Album, marked, overlay, picture_sheet
-from .section import Section, figure_bytes, filtered, paragraphs, short
+from .pictures import SIDE, marked, overlay, picture_sheet
+from .section import Section, figure_bytes, paragraphs, short
 from .sections import missing_words
 
 
-def gallery_section(
-    findings: Findings, album: Album, heat: dict[Flip, tuple[np.ndarray, np.ndarray]], notes: list[str], draw: Draw
-) -> Section:
+def gallery_section(findings: Findings, heat: Mapping[Flip, HeatMaps], notes: list[str], draw: Draw) -> Section:
     """Return the gallery of the chosen flips, each a button that opens it; heat: pictures with their heat maps."""
     flips = findings.flips.shown
     if not flips:
         return Section("flips", "Right to wrong", paragraphs("No edit turned a correct prediction into a wrong one."))
     shown = [(flip, sample) for flip in flips for sample in (_before(flip), flip.control_id) if sample is not None]
-    plain = album.pictures([*(sample for _, sample in shown), *(flip.sample_id for flip in flips)])
-    pictures = plain | _marked(findings, album, plain, flips)
+    plain = findings.album.pictures([*(sample for _, sample in shown), *(flip.sample_id for flip in flips)])
+    pictures = plain | _marked(findings, plain, flips)
     wanted = [_key(findings, flip, sample) for flip, sample in shown]
     # Every photograph is in the page once, hidden, for the cards to refer to, because many flips share one.
     store = {
         sample: f"photograph-{number}" for number, sample in enumerate(dict.fromkeys(wanted)) if sample in pictures
     }
-    cards = [_card(findings, flip, store, pictures, heat.get(flip, ())) for flip in flips]
-    classes = sorted({card["truth"] for card in cards})
-    filters = filtered(
-        "flips-list",
-        "flips",
-        ("change", "Change", sorted({card["change"] for card in cards}), "all"),
-        ("blame", "Blame", sorted({card["blame"] for card in cards} - {""}), "all"),
-        ("near", "Mistake", sorted({card["near"] for card in cards} - {""}), "all"),
-        ("class", "Class", classes, "all classes"),
-    )
+    cards = [_card(findings, flip, store, pictures, heat.get(flip)) for flip in flips]
     total, n, gained = (int(findings.changes[name].sum()) for name in ("flips", "right", "gained"))
     chosen = (
         "sampled evenly over models and edits"
@@ -61,10 +50,10 @@ def gallery_section(
         f"{sum(not flip.gained for flip in flips):,} and {sum(flip.gained for flip in flips):,} are shown: {chosen}. "
         "Press one to enlarge it."
     )
-    missing = None if store else missing_words(album)
-    addresses = [(name, data_address(pictures[sample])) for sample, name in store.items()]
-    items = render("sections.html", "gallery", cards=cards, store=addresses, side=SIDE)
-    body = joined([paragraphs(words, missing, *notes), filters, items])
+    missing = None if store else missing_words(findings.album)
+    stored = {name: pictures[sample] for sample, name in store.items()}
+    items = render("sections.html", "gallery", cards=cards, store=stored, side=SIDE)
+    body = joined(paragraphs(words, missing, *notes), items)
     table = pl.DataFrame([asdict(flip) for flip in flips], infer_schema_length=None)
     return Section("flips", "Right to wrong, and back", body, tables={"flips": table})
 
@@ -89,9 +78,7 @@ def _key(findings: Findings, flip: Flip, sample: str) -> str:
     return sample if findings.tasks[flip.model] not in ("detect", "segment") else f"{sample} for {flip.model}"
 
 
-def _marked(
-    findings: Findings, album: Album, plain: Mapping[str, np.ndarray], flips: Sequence[Flip]
-) -> dict[str, np.ndarray]:
+def _marked(findings: Findings, plain: Mapping[str, np.ndarray], flips: Sequence[Flip]) -> dict[str, np.ndarray]:
     """Return the pictures of flips with the boxes and masks of the detectors and segmenters, by their names."""
     from unswayed.sources.coco import run_length_mask
 
@@ -109,7 +96,7 @@ def _marked(
         for _, sample, right, box, runs in rows.filter(pl.col("sample_id").is_in(samples)).iter_rows():
             picture = plain[sample]
             region = None if runs is None else run_length_mask(runs, *picture.shape[:2]) > 0
-            drawn = marked(picture, album.mask(sample), box, region, bool(right))
+            drawn = marked(picture, findings.album.mask(sample), box, region, bool(right))
             marks[wanted[stored[name], sample]] = drawn
     return marks
 
@@ -125,45 +112,25 @@ def _card(
     words, near = words_of(findings.tasks[flip.model]), ""
     if not flip.gained and flip.same_superclass is not None:
         near = "same superclass" if flip.same_superclass else "other superclass"
-    truth, before, answer = (findings.facts.class_name(label) for label in (flip.label, flip.before, flip.after))
-    still, meaning = flip.after_true_probability, findings.meanings.get(flip.edit, "")
-    named = None if flip.control_answer is None else findings.facts.class_name(flip.control_answer)
-    control = _answer(named, flip.control_probability, flip.control_correct, words) if named is not None else None
-    edited = _key(findings, flip, flip.sample_id)
-    facts = [
-        ("Model", None, flip.model),
-        ("Edit", None, f"{findings.words[flip.edit]} ({meaning})" if meaning else findings.words[flip.edit]),
-        ("True class", None, truth),
-        ("Before", flip.before_probability, _answer(before, flip.before_probability, not flip.gained, words)),
-        ("In the control", flip.control_probability, control),
-        ("After", flip.after_probability, _answer(answer, flip.after_probability, flip.gained, words)),
-        ("True class after", still, None if still is None else f"{truth}, {percent(still)}"),
-        ("To blame", None, _blame(flip)),
-        ("Kind of mistake", None, near),
-        ("Object inside the model's crop", None, None if flip.survives is None else percent(flip.survives, 0)),
-    ]
+    labels = {"class": flip.label, "before": flip.before, "answer": flip.after, "control_answer": flip.control_answer}
+    meaning = findings.meanings.get(flip.edit, "")
     return {
         "flip": flip,
+        "right": words.right,
+        "wrong": words.wrong,
         "spec": findings.spec(flip.model),
         "edit": findings.words[flip.edit],
-        "control_answer": named,
+        "meaning": f" ({meaning})" if meaning else "",
         "control_words": findings.words.get(flip.control or "", flip.control),
-        "truth": truth,
-        "before": before,
-        "answer": answer,
+        **{name: None if label is None else findings.facts.class_name(label) for name, label in labels.items()},
         "change": f"{words.wrong} to {words.right}" if flip.gained else f"{words.right} to {words.wrong}",
         "blame": _blame(flip),
         "near": near,
         "photograph": store.get(_key(findings, flip, _before(flip))),
         "control": store.get(_key(findings, flip, flip.control_id or "")),
-        "edited": data_address(pictures[edited]) if edited in pictures else None,
-        "heat": [data_address(picture) for picture in heat],
-        "facts": facts,
+        "edited": pictures.get(_key(findings, flip, flip.sample_id)),
+        "heat": heat or (),
     }
-
-
-def _answer(name: str, share: float | None, right: bool | None, words: TaskWords) -> str:
-    return f"{name}, {percent(share)}: {words.right if right else words.wrong}"
 
 
 MOST_TOGETHER, MOST_MODELS = 3, 6  # flips and models side by side
@@ -177,18 +144,14 @@ def flips_of_every_model(findings: Findings) -> list[list[Flip]]:
     for flip in reversed(lost.values()) if len(models) > 1 else ():
         ours = (pl.col("source_id") == flip.source_id) & pl.col("edit").cast(pl.String).is_in([flip.edit, ORIGINAL])
         rows = findings.answers.filter(ours & pl.col("run").is_in([0, flip.run])).sort("run")
-        seen = {
-            (model, edit): (label, share)
-            for model, edit, label, share in rows.select(
-                pl.col("model", "edit").cast(pl.String), "predicted", "probability"
-            ).iter_rows()
-        }
+        answers = rows.select(pl.col("model", "edit").cast(pl.String), "predicted", "probability")
+        seen = answers.rows_by_key(["model", "edit"], unique=True)
         if all((model, edit) in seen for model in models for edit in (flip.edit, ORIGINAL)):
             views = []
             for model in models:
                 (before, sure), (after, still) = seen[model, ORIGINAL], seen[model, flip.edit]
-                answers = {"before": before, "before_probability": sure, "after": after, "after_probability": still}
-                views.append(replace(flip, model=model, **answers))
+                said = {"before": before, "before_probability": sure, "after": after, "after_probability": still}
+                views.append(replace(flip, model=model, **said))
             together.append(views)
     wrong = [sum(view.after != view.label for view in views) for views in together]
     order = np.argsort([abs(count - len(models) / 2) for count in wrong], kind="stable")[:MOST_TOGETHER]
@@ -196,7 +159,7 @@ def flips_of_every_model(findings: Findings) -> list[list[Flip]]:
 
 
 def models_section(
-    findings: Findings, album: Album, together: Sequence[Sequence[Flip]], heat: Mapping[Flip, HeatMaps]
+    findings: Findings, together: Sequence[Sequence[Flip]], heat: Mapping[Flip, HeatMaps]
 ) -> Section | None:
     """Return a few flips under every model side by side, with the heat maps that there are; None without pictures."""
     from PIL import Image
@@ -207,7 +170,7 @@ def models_section(
         texts: list[str] = []
         for flip in views:
             samples = _before(flip), flip.sample_id
-            plain = album.pictures(samples)
+            plain = findings.album.pictures(samples)
             if len(plain) < 2:
                 return None
             pictures += heat.get(flip, [plain[sample] for sample in samples])
@@ -234,7 +197,6 @@ Explain = Callable[[Sequence[PicturePair], Mapping[str, Json], Callable[[], None
 
 def heat_maps_of_flips(
     findings: Findings,
-    album: Album,
     most: int,
     together: Sequence[Sequence[Flip]],
     explain: Explain | None,
@@ -252,7 +214,7 @@ def heat_maps_of_flips(
     pairs: dict[Flip, PicturePair] = {}
     for flip in dict.fromkeys([*flips, *(view for views in together for view in views)]):
         before, after = _before(flip), flip.sample_id
-        pictures = album.pictures((before, after))
+        pictures = findings.album.pictures((before, after))
         if len(pictures) == 2:
             pairs[flip] = PicturePair(
                 flip.model, flip.source_id, flip.edit, flip.label, pictures[before], pictures[after]
@@ -276,16 +238,8 @@ def explorer_section(findings: Findings, data: Json, shown: int) -> Section | No
     """Return the scatter that the page's script draws from `data`; None without probabilities; shown: photographs."""
     if "points" not in data:
         return None
-    body = render(
-        "sections.html",
-        "explorer",
-        models=findings.models,
-        edits=findings.edits,
-        words=findings.words,
-        total=findings.answers["source_id"].n_unique(),
-        shown=len(data["photographs"]),
-        pictures=shown,
-    )
+    total, numbers = findings.answers["source_id"].n_unique(), len(data["photographs"])
+    body = render("sections.html", "explorer", findings=findings, total=total, shown=numbers, pictures=shown)
     return Section("explorer", "Every photograph", body)
 
 
@@ -337,13 +291,13 @@ def _points(findings: Findings) -> dict[str, object]:
     }
 
 
-def pictures_of(findings: Findings, album: Album, data: Json) -> dict[int, str]:
+def pictures_of(findings: Findings, data: Json) -> dict[int, str]:
     """Return one picture for each photograph, by its number in `data`: the original and all edits side by side.
 
     First come the flips that a pressed cell of the matrix shows, then the photographs with the largest losses of
     probability, until the budget is used up.
     """
-    if "points" not in data or album.root is None:
+    if "points" not in data or findings.album.root is None:
         return {}
     labels = np.array([label for _, label in data["photographs"]])
     loss, leading = np.zeros(len(labels)), np.zeros(len(labels), bool)
@@ -358,7 +312,7 @@ def pictures_of(findings: Findings, album: Album, data: Json) -> dict[int, str]:
     strips: dict[int, str] = {}
     spent = 0
     for number in np.lexsort((-loss, ~leading)).tolist():
-        strip = _strip(album, data["photographs"][number][0], [ORIGINAL, *findings.edits][:_WIDEST])
+        strip = _strip(findings, data["photographs"][number][0], [ORIGINAL, *findings.edits][:_WIDEST])
         if strip is None:
             continue
         spent += len(strip)
@@ -368,13 +322,13 @@ def pictures_of(findings: Findings, album: Album, data: Json) -> dict[int, str]:
     return strips
 
 
-def _strip(album: Album, source_id: str, edits: list[str]) -> str | None:
+def _strip(findings: Findings, source_id: str, edits: list[str]) -> str | None:
     """Return the pictures of one photograph side by side as a `data:` URL; missing ones are left white."""
     from PIL import Image
 
     strip = np.full((_SIDE, _SIDE * len(edits), 3), 255, np.uint8)
     places = {f"{source_id}/{edit}/0": number * _SIDE for number, edit in enumerate(edits)}
-    pictures = album.pictures(places)
+    pictures = findings.album.pictures(places)
     for sample_id, picture in pictures.items():
         small = Image.fromarray(picture).resize((_SIDE, _SIDE), Image.Resampling.BOX)
         strip[:, places[sample_id] : places[sample_id] + _SIDE] = np.asarray(small)

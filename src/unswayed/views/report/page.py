@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import resources
 from itertools import filterfalse
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from markupsafe import Markup
@@ -29,21 +30,9 @@ from unswayed.scene import LOOK_BELOW
 from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, render
 
-from . import ReportSettings
+from . import ReportSettings, gallery
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
 from .findings import Findings
-from .gallery import (
-    Explain,
-    as_script,
-    explorer_section,
-    flips_of_every_model,
-    gallery_section,
-    heat_maps_of_flips,
-    models_section,
-    page_data,
-    pictures_of,
-)
-from .pictures import Album
 from .section import Section, csv_files, drawing, paragraphs, write_assets
 from .sections import accuracy_section, answers_section, curves_section, drops_section, edits_section, groups_section
 from .verdict import first_screen, verdict
@@ -72,7 +61,7 @@ def write_report(
     output: str | Path,
     settings: ReportSettings,
     *,
-    explain: Explain | None = None,
+    explain: gallery.Explain | None = None,
     command: Sequence[str] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> ReportResult:
@@ -87,22 +76,21 @@ def write_report(
     total = 3 + settings.heat_maps
     show(0, total, "numbers")
     findings = Findings(predictions, settings)
-    album = Album(findings.facts.root, findings.facts.manifest)
     show(2, total, "heat maps")
     steps = iter(range(3, total + 1))
-    together = flips_of_every_model(findings)
-    heat, notes = heat_maps_of_flips(
-        findings, album, settings.heat_maps, together, explain, lambda: show(next(steps, total), total, "heat maps")
+    together = gallery.flips_of_every_model(findings)
+    heat, notes = gallery.heat_maps_of_flips(
+        findings, settings.heat_maps, together, explain, lambda: show(next(steps, total), total, "heat maps")
     )
-    data = page_data(findings)
-    data["strips"] = pictures_of(findings, album, data)
+    data = gallery.page_data(findings)
+    data["strips"] = gallery.pictures_of(findings, data)
     with drawing("unswayed"):
         sections = [
-            edits_section(findings, album),
+            edits_section(findings),
             drops_section(findings),
-            gallery_section(findings, album, heat, notes, settings.draw),
-            models_section(findings, album, together, heat),
-            explorer_section(findings, data, len(data["strips"])),
+            gallery.gallery_section(findings, heat, notes, settings.draw),
+            gallery.models_section(findings, together, heat),
+            gallery.explorer_section(findings, data, len(data["strips"])),
             answers_section(findings),
             groups_section(findings),
             accuracy_section(findings),
@@ -111,11 +99,15 @@ def write_report(
             *_outside_sections(findings),
             made_section(findings, _command(predictions, output, settings), command),
         ]
-        remarks = [*findings.remarks, *findings.facts.absent, *album.remarks()]  # now that every picture has been read
+        remarks = [
+            *findings.remarks,
+            *findings.facts.absent,
+            *findings.album.remarks(),
+        ]  # now that every picture has been read
         doubts, sentences = [f"Suspicious: {suspicion}." for suspicion in findings.suspicions], verdict(findings)
         warnings = [Markup('<p class="doubt"><strong>{}</strong></p>').format(doubt) for doubt in doubts]
         words = paragraphs(*([] if findings.averages else sentences), *(f"Note: {remark}." for remark in remarks))
-        first = Section("verdict", "Verdict", joined([*warnings, first_screen(findings, album), words]))
+        first = Section("verdict", "Verdict", joined(*warnings, first_screen(findings), words))
         tasks = frozenset(findings.tasks.values())
         shown = [
             replace(section, title=worded(section.title, tasks), body=Markup(worded_page(section.body, tasks)))
@@ -151,10 +143,8 @@ def render_page(
         script=Markup(script),
         sections=sections,
         files={name: base64.b64encode(content).decode() for name, content in tables.items()},
-        models=data["models"],
-        edits=data["edits"],
-        words=data["words"],
-        data=as_script(data),
+        choices=data,
+        data=gallery.as_script(data),
     )
 
 
@@ -196,14 +186,13 @@ def _outside_sections(findings: Findings) -> list[Section]:
         columns = [column for column in facts.columns.split() if column in table.columns] or table.columns
         shares = [column for column in facts.percent if column in columns]
         shown = table.select(columns).with_columns((table[column] * 100).round(1) for column in shares)
-        body = joined([paragraphs(note), frame_table(f"{name}-table", facts.title, shown)])
+        body = joined(paragraphs(note), frame_table(f"{name}-table", facts.title, shown))
         sections.append(Section(name, facts.title, body, {}, {name: table}))
     return sections
 
 
 def _subtitle(findings: Findings) -> str:
-    recipe = findings.facts.benchmark.get("recipe")
-    name = recipe.get("name") if isinstance(recipe, dict) else None
+    name = _at(findings.facts.benchmark, "recipe.name")
     n = max(findings.drops["n"], default=0)
     controls = list(findings.kinds.values()).count("control")
     edits = plural(len(findings.edits) - controls, "edit") + (f" and {plural(controls, 'control')}" if controls else "")
@@ -245,41 +234,35 @@ def benchmark_facts(findings: Findings) -> dict[str, str]:
     card = findings.facts.benchmark
     if not card:
         return {}
-    renderer = _mapping(card.get("renderer"))
-    network = _mapping(renderer.get("network"))
-    source = _mapping(card.get("source"))
-    recipe = card.get("recipe")
-    name = recipe.get("name") if isinstance(recipe, dict) else recipe
-    guide = _mapping(renderer.get("guide"))
+    spec, recipe, guide = _at(card, "source.spec"), card.get("recipe"), _mapping(_at(card, "renderer.guide"))
     members = guide.get("members")
     guides = [_mapping(member) for member in members] if isinstance(members, list) else [guide]
+    steps, guidance = _at(card, "renderer.steps"), _at(card, "renderer.guidance")
+    renderer = (
+        _at(card, "renderer.renderer"),
+        _at(card, "renderer.network.name"),
+        f"{steps} steps" if steps else None,
+        _at(card, "renderer.sampler"),
+        f"{guidance} guidance" if guidance else None,
+        _at(card, "renderer.precision"),
+        card.get("device"),
+    )
+    weights = [value for key, value in _mapping(_at(card, "renderer.network")).items() if "sha256" in key and value]
     facts = {
-        "Folder": str(findings.facts.root),
-        "Source": f"{source.get('spec')}, {plural(int(source.get('scenes') or 0), 'scene')}",
-        "SHA-256 of the scenes' ids": str(source.get("ids_sha256") or ""),
-        "Labels": _NEAREST if source.get("spec") == "sample" else "",
-        "Recipe": str(name),
+        "Folder": findings.facts.root,
+        "Source": f"{spec}, {plural(int(_at(card, 'source.scenes') or 0), 'scene')}",
+        "SHA-256 of the scenes' ids": _at(card, "source.ids_sha256"),
+        "Labels": _NEAREST if spec == "sample" else "",
+        "Recipe": recipe.get("name") if isinstance(recipe, dict) else recipe,
         "Seed": f"{card.get('seed')}; {plural(card.get('runs') or 1, 'run')} of each random edit",
         "Framing": f"{card.get('frame')}, {card.get('size')} pixels",
-        "Renderer": " · ".join(
-            str(detail)
-            for detail in (
-                renderer.get("renderer"),
-                network.get("name"),
-                f"{renderer['steps']} steps" if renderer.get("steps") else None,
-                renderer.get("sampler"),
-                f"{renderer['guidance']} guidance" if renderer.get("guidance") else None,
-                renderer.get("precision"),
-                card.get("device"),
-            )
-            if detail
-        ),
-        "Network's weights": next((str(value) for key, value in network.items() if "sha256" in key and value), ""),
+        "Renderer": " · ".join(str(detail) for detail in renderer if detail),
+        "Network's weights": next(iter(weights), ""),
         "Masks": _masks(card),
-        "Object removal": str(_mapping(card.get("removal")).get("name") or ""),
+        "Object removal": _at(card, "removal.name"),
         "Guide of adversarial edits": " ".join(str(value) for member in guides for value in member.values() if value),
     }
-    return {key: value for key, value in facts.items() if value and value != "None"}
+    return {name: str(fact) for name, fact in facts.items() if fact and str(fact) != "None"}
 
 
 def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
@@ -287,29 +270,25 @@ def commands(findings: Findings, report_command: Sequence[str]) -> list[str]:
     lines = []
     card = findings.facts.benchmark
     root = str(findings.facts.root) if findings.facts.root else "BENCH"
+    spec = str(_at(card, "source.spec"))
     if card.get("kind") == "build":
-        renderer = _mapping(card.get("renderer"))
-        recipe = _mapping(card.get("recipe")).get("name")
-        source = _mapping(card.get("source"))
-        parts = ["unswayed", "build", str(source.get("spec")), "-o", root, "--recipe", str(recipe)]
-        parts += ["--renderer", str(renderer.get("renderer", "paste"))]
-        for option in ("steps", "sampler", "guidance"):
-            if renderer.get(option) is not None:
-                parts += [f"--{option}", str(renderer[option])]
-        if card.get("guide"):
-            parts += ["--guide", str(card["guide"])]
-        parts += ["--removal", str(_mapping(card.get("removal")).get("spec", "patches"))]
-        for option, name in (("frame", "frame"), ("pixels", "size"), ("seed", "seed"), ("runs", "runs")):
-            parts += [f"--{option}", str(card.get(name))]
-        scenes = f"{source.get('scenes')} scenes whose ids hash to {str(source.get('ids_sha256'))[:12]}…"
-        lines += [f"# {scenes}: add the --limit or --classes that chose them", shlex.join(parts)]
+        options = {"recipe": _at(card, "recipe.name"), "renderer": _at(card, "renderer.renderer", "paste")}
+        kept = {name: _at(card, f"renderer.{name}") for name in ("steps", "sampler", "guidance")}
+        options |= {name: value for name, value in kept.items() if value is not None}
+        options |= {"guide": card["guide"]} if card.get("guide") else {}
+        options |= {"removal": _at(card, "removal.spec", "patches"), "frame": card.get("frame")}
+        options |= {"pixels": card.get("size"), "seed": card.get("seed"), "runs": card.get("runs")}
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        scenes = f"{_at(card, 'source.scenes')} scenes whose ids hash to {str(_at(card, 'source.ids_sha256'))[:12]}…"
+        lines.append(f"# {scenes}: add the --limit or --classes that chose them")
+        lines.append(shlex.join(["unswayed", "build", spec, "-o", root, *words]))
     elif card.get("kind") == "import":
-        lines.append(shlex.join(["unswayed", "import", str(_mapping(card.get("source")).get("spec")), "-o", root]))
+        lines.append(shlex.join(["unswayed", "import", spec, "-o", root]))
     named = {name: str(findings.facts.cards.get(name, {}).get("model", name)) for name in findings.models}
     specs = {findings.spec(name): evaluated for name, evaluated in named.items()}
-    options = [spec if spec == name else f"{name}={spec}" for spec, name in sorted(specs.items())]
-    models = [part for option in options for part in ("-m", option)]
-    lines.append(shlex.join(["unswayed", "evaluate", root, *models, "-o", str(findings.predictions)]))
+    models = [spec if spec == name else f"{name}={spec}" for spec, name in sorted(specs.items())]
+    given = [word for model in models for word in ("-m", model)]
+    lines.append(shlex.join(["unswayed", "evaluate", root, *given, "-o", str(findings.predictions)]))
     lines.append(shlex.join(report_command))
     return lines
 
@@ -382,3 +361,12 @@ def _rounded(value: object) -> str:
 
 def _mapping(value: object) -> Json:
     return value if isinstance(value, dict) else {}
+
+
+def _at(card: object, path: str, default: object = None) -> Any:
+    """Return what a card has at a path such as `renderer.steps`; the default if it has nothing there."""
+    for name in path.split("."):
+        if not isinstance(card, dict) or name not in card:
+            return default
+        card = card[name]
+    return card

@@ -117,17 +117,16 @@ class Album:
 WIDEST = 2200
 
 
-def contact_sheet(benchmark: Benchmark, scenes: int = 10, edits: Sequence[str] | None = None) -> bytes:
+def contact_sheet(benchmark: Benchmark, scenes: int = 10) -> bytes:
     """Return a PNG with one row per scene and one column per edit; white if an edit was not possible for a scene."""
     from PIL import Image
 
     manifest = pl.DataFrame(benchmark.manifest)
     album = Album(benchmark.root, manifest)
-    names = edits or [edit for edit in manifest["edit"].unique(maintain_order=True).to_list() if edit != "source"]
+    names = [edit for edit in manifest["edit"].unique(maintain_order=True).to_list() if edit != "source"]
     words, rows = Facts(manifest=manifest).words(names), []
     for scene in album.scenes(scenes):
-        there = album.pictures(f"{scene}/{edit}/0" for edit in names)
-        pictures = [there.get(f"{scene}/{edit}/0") for edit in names]
+        pictures = [album.picture(f"{scene}/{edit}/0") for edit in names]
         blank = np.full_like(next(picture for picture in pictures if picture is not None), 255)
         made = [(blank if picture is None else picture) for picture in pictures]
         texts = [words[edit] + ": –" * (picture is None) for edit, picture in zip(names, pictures, strict=True)]

@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup, escape
 
-from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
 from unswayed.views.tables import Cell, Column, csv_texts
-from unswayed.views.text import interval, joined, number, render
+from unswayed.views.text import interval, joined, number, render, unbroken
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,16 +43,24 @@ def new_axes(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def new_panels(
-    count: int, size: tuple[float, float], side: float, columns: int, share: bool = False
-) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure with `count` panels of `side` inches, at most `columns` in a row; size: what is added to its
-    width and height; share: whether they share their axes."""
+    count: int,
+    side: float,
+    columns: int = 5,
+    margins: tuple[float, float] = (0.4, 0.5),
+    labelsize: int = 8,
+    share: bool = False,
+) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` plain panels of `side` inches, at most `columns` in a row, and `margins` beside and
+    below them; share: whether they share their axes."""
     wide = max(1, min(columns, count))
     lines = -(-count // wide)
-    figure = new_figure(size[0] + side * wide, size[1] + side * lines)
+    figure = new_figure(margins[0] + side * wide, margins[1] + side * lines)
     panels = figure.subplots(lines, wide, squeeze=False, sharex=share, sharey=share).ravel()
     for axes in panels[count:]:
         axes.set_axis_off()
+    for axes in panels[:count]:
+        plain(axes, "both", 0.5)
+        axes.tick_params(labelsize=labelsize)
     return figure, list(panels[:count])
 
 
@@ -101,8 +108,7 @@ def heat_map(
     """Draw `values` (rows, columns), NaN for an empty cell; `label` explains the colors.
 
     around_zero: the colors are symmetrical around 0, otherwise they span the values; beyond `most` they stay the
-    same. marked: (rows, columns) bool,
-    cells whose number is bold with an asterisk.
+    same. marked: (rows, columns) bool, cells whose number is bold with an asterisk.
     """
     size = (2.4 + 0.5 * len(columns), 1.9 + max(0.26, 0.45 - 0.012 * len(rows)) * len(rows))
     figure, axes = new_axes(*size)
@@ -124,8 +130,7 @@ def heat_map(
     axes.set_xticks(range(len(columns)), columns, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
+    axes.spines[:].set_visible(False)
     figure.colorbar(picture, ax=axes, label=label, pad=0.02)
     return figure
 
@@ -151,14 +156,6 @@ def figure_bytes(figure: Figure, format: str = "svg") -> bytes:
     dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     figure.savefig(buffer, format=format, dpi=160, bbox_inches="tight", metadata=dates.get(format, {}))
     return buffer.getvalue()
-
-
-def save_figure(figure: Figure, path: str | Path) -> None:
-    """Write the figure to a .png, .svg or .pdf file."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise UserError(f"cannot draw into {path}", allowed=", ".join(SUFFIXES))
-    write_bytes(path, figure_bytes(figure, suffix[1:]))
 
 
 def short(name: str, most: int = 34) -> str:
@@ -228,9 +225,8 @@ def inline(figure: Figure, name: str, description: str) -> Markup:
     for patch in patches:
         patch.set_alpha(None)
     body = source[source.index("<svg") :]
-    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)
-    body = re.sub(r"<!--.*?-->", "", body, flags=re.S)
-    body = re.sub(r"<style.*?</style>", "", body, flags=re.S)  # it would apply to the whole page
+    # A style would apply to the whole page.
+    body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<style.*?</style>", "", body, flags=re.S)
     body = re.sub(r'\bid="mark:(\d+):', r'data-place="\1" data-edit="', body)  # what the page's filters look for
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\g<1>{name}-", body)
@@ -265,11 +261,7 @@ def paragraphs(*texts: str | None) -> Markup:
     """Return a paragraph for each text that is not empty; no line break separates a number from its unit or `n =`, and
     what stands between backticks is code."""
     kept = (str(escape(unbroken(text))) for text in texts if text)
-    return joined(Markup("<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", text) + "</p>") for text in kept)
-
-
-def unbroken(text: str) -> str:
-    return text.replace("n = ", "n\u00a0=\u00a0").replace(" %", "\u00a0%")
+    return joined(*(Markup("<p>" + re.sub(r"`([^`]+)`", r"<code>\1</code>", text) + "</p>") for text in kept))
 
 
 def figure_block(
@@ -300,16 +292,6 @@ def write_assets(folder: Path, sections: Sequence[Section], tables: Mapping[str,
     for path, content in written.items():
         write_bytes(path, content)
     return list(written)
-
-
-# The name of a list of the page's script, its label, the values to choose one of, and the words for all of them.
-Chooser = tuple[str, str, Sequence[str], str]
-
-
-def filtered(name: str, noun: str, *choosers: Chooser) -> Markup:
-    """Return the line above a table or list that says how much of it the page's filters leave; choosers: its own
-    filters."""
-    return render("sections.html", "filters", name=name, noun=noun, choosers=choosers)
 
 
 def interval_column(heading: str, low: str, high: str, faint: bool = False) -> Column:

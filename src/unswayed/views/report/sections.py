@@ -7,24 +7,21 @@ from markupsafe import Markup
 
 from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK
 from unswayed.analyses.statistics import is_certain
-from unswayed.evaluation.facts import AVERAGE, ORIGINAL
+from unswayed.evaluation.facts import AVERAGE
 from unswayed.views.tables import Cell, Column, Row, Table
-from unswayed.views.text import data_address, interval, joined, listed, percent, plural, points, render
+from unswayed.views.text import interval, joined, listed, percent, plural, points, render, sample_size
 
 from .figures_drops import accuracy_and_drop, axis_label, curve_figure, drop_figure, level_words
 from .findings import LEAST_OF_GROUP, Findings
 from .pictures import THUMBNAIL, Album
-from .section import MOST, Section, figure_block, filtered, interval_column, matrix_cell, paragraphs
+from .section import MOST, Section, figure_block, interval_column, matrix_cell, paragraphs
 
 _SCENES = 6
 
 
 def drops_section(findings: Findings) -> Section:
     """Return the drop by edit for every model, with intervals: a figure and a table that sorts and filters."""
-    groups = [*([[AVERAGE]] if findings.averages else []), *findings.attributes().values()]
-    figure, narrow = (
-        drop_figure(findings.drops, groups, findings.words, findings.series, narrow=small) for small in (False, True)
-    )
+    figure, narrow = (drop_figure(findings, small) for small in (False, True))
     description = (
         f"Points of accuracy lost by {plural(len(findings.series), 'model')} under "
         f"{plural(len(findings.edits), 'edit')}, net of the control, with 95 % intervals; the table below contains "
@@ -33,14 +30,7 @@ def drops_section(findings: Findings) -> Section:
     caption = "Drop net of the control by edit, grouped by attribute, the worst first; controls last."
     if len(findings.models) > MOST:
         caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
-    body = joined(
-        [
-            figure_block(figure, "drops", caption, narrow, description),
-            filtered("drops-table", "rows"),
-            _table(findings),
-            _notes(findings),
-        ]
-    )
+    body = joined(figure_block(figure, "drops", caption, narrow, description), _table(findings), _notes(findings))
     tables = {"drops": findings.drops, "crops": findings.flips.counts}
     if findings.framing.height:
         tables["framing"] = findings.framing
@@ -148,9 +138,7 @@ def accuracy_section(findings: Findings) -> Section | None:
     if max(rows["n"]) < TOO_FEW_TO_RANK:
         words = f"With fewer than {TOO_FEW_TO_RANK} photographs a scatter would show chance, so there is none."
         return Section("accuracy", title, paragraphs(words), tables=tables)
-    figure, narrow = (
-        accuracy_and_drop(findings.drops, findings.models, findings.series, small) for small in (False, True)
-    )
+    figure, narrow = (accuracy_and_drop(findings, small) for small in (False, True))
     named = "; gray: the models between them" if len(findings.models) > MOST else ""
     net = "" if rows["raw"].any() else " net of the control"
     caption = f"Accuracy on the originals against the average drop{net}, one point per model{named}."
@@ -160,18 +148,18 @@ def accuracy_section(findings: Findings) -> Section | None:
 
 def curves_section(findings: Findings) -> Section | None:
     """Return the section about sweeps, with the level at which half of the accuracy is lost; None without sweeps."""
-    curves, fits, thresholds = findings.sweeps or (None, None, None)
-    if curves is None or fits is None or thresholds is None or curves.is_empty():
+    if findings.sweeps is None or findings.sweeps[0].is_empty():
         return None
+    curves, fits, thresholds = findings.sweeps
     figures, blocks = {}, []
-    originals = dict(findings.drops.filter(kind=ORIGINAL).select("model", "accuracy").iter_rows())
     for number, attribute in enumerate(curves["attribute"].unique(maintain_order=True)):
-        figure, narrow = (curve_figure(curves, attribute, findings.series, small, originals) for small in (False, True))
+        figure, narrow = (
+            curve_figure(curves, attribute, findings.series, small, findings.accuracies) for small in (False, True)
+        )
         part = curves.filter(pl.col("attribute") == attribute)
-        n = sorted(set(part["n"].to_list()))
         caption = (
             f"Accuracy along {attribute} ({axis_label(attribute)}), {part['level'].n_unique()} levels, "
-            f"n = {n[0]:,}{'' if len(n) == 1 else f' to {n[-1]:,}'} per level; bars: 95 % intervals."
+            f"{sample_size(part['n'])} per level; bars: 95 % intervals."
         )
         if len(findings.models) > MOST:
             caption += f" The {MOST // 2} models that drop least and the {MOST // 2} that drop most."
@@ -203,7 +191,7 @@ def curves_section(findings: Findings) -> Section | None:
         )
     )
     tables = {"curves": curves, "fits": fits, "thresholds": thresholds}
-    return Section("curves", "Curves", joined(blocks), figures, tables)
+    return Section("curves", "Curves", joined(*blocks), figures, tables)
 
 
 def _level(heading: str, name: str) -> Column:
@@ -219,8 +207,9 @@ def _between(row: Row) -> str:
     return "–" if low is None and high is None else f"{low or 'below'} to {high or 'above'}"
 
 
-def edits_section(findings: Findings, album: Album) -> Section | None:
+def edits_section(findings: Findings) -> Section | None:
     """Return the table of the edits: name, description and pictures of the same scenes; None without a benchmark."""
+    album = findings.album
     scenes = album.scenes(_SCENES)
     if not scenes:
         return None
@@ -228,14 +217,8 @@ def edits_section(findings: Findings, album: Album) -> Section | None:
     pictures = album.pictures([f"{scene}/{edit}/0" for scene in scenes for edit in edits])
     if not pictures:
         return Section("edits", "What the edits do", paragraphs(missing_words(album)))
-    rows = []
-    for edit in edits:
-        shown = [
-            (scene, data_address(pictures[sample], THUMBNAIL) if sample in pictures else None, album.gone.get(sample))
-            for scene, sample in ((scene, f"{scene}/{edit}/0") for scene in scenes)
-        ]
-        rows.append((edit, findings.words[edit], findings.meanings[edit], shown))
-    body = render("sections.html", "sheet", rows=rows, side=THUMBNAIL)
+    shown = {"edits": edits, "scenes": scenes, "pictures": pictures, "side": THUMBNAIL}
+    body = render("sections.html", "sheet", findings=findings, **shown)
     return Section("edits", "What the edits do", body)
 
 
@@ -247,7 +230,6 @@ def missing_words(album: Album) -> str:
 
 
 _PAIRS = 15
-
 
 # What an edit can do to an answer, by the names of the style sheet and the script.
 KINDS = {
@@ -293,7 +275,6 @@ def answers_section(findings: Findings) -> Section | None:
     body = [
         paragraphs(_blame_words(findings)),
         render("sections.html", "kinds_legend", kinds=KINDS),
-        filtered("answers-table", "rows"),
         Table(shares, changes, "How the answers change.").html("answers-table", data=("model", "edit")),
         Markup("<h3>Most frequent mistakes</h3>"),
         Table(mistakes.head(_PAIRS), _MISTAKES, frequent).html("mistakes-table"),
@@ -302,11 +283,10 @@ def answers_section(findings: Findings) -> Section | None:
             "The gap is the mean confidence minus the accuracy: positive if the model is too sure. The calibration "
             "error is the mean distance of both over 15 bins of confidence."
         ),
-        filtered("calibration-table", "rows"),
         Table(calibrated, gaps, "Confidence and accuracy, in %.").html("calibration-table", data=("model", "edit")),
     ]
     tables = {"answers": counts, "mistakes": mistakes}
-    return Section("answers", "How the answers change", joined(body), tables=tables)
+    return Section("answers", "How the answers change", joined(*body), tables=tables)
 
 
 def _blame_words(findings: Findings) -> str:
@@ -321,10 +301,6 @@ def _blame_words(findings: Findings) -> str:
     if flips and "superclass" in findings.groups.columns:
         words += f" {percent(near / flips, 0)} of the wrong answers are in the superclass of the true class."
     return words
-
-
-def _bar(row: Row) -> Markup:
-    return render("sections.html", "stack", shares={kind: row[f"{kind}_share"] for kind in KINDS})
 
 
 _ALL = pl.max_horizontal("n", 1)
@@ -372,14 +348,10 @@ def groups_section(findings: Findings) -> Section | None:
         label = f"{points(row['drop'])} points, {interval(row['low'], row['high'])}, n = {row['n']:,}"
         certain = is_certain(row["low"], row["high"], row["p_holm"])
         cells[row[kind], row["edit"]] = matrix_cell(row["edit"], row["drop"], certain, largest, label)
-    rows = [
-        {"name": name, "n": n, "cells": [cells.get((name, edit)) for edit in edits]} for name, n in names.iter_rows()
-    ]
     words = (
         f"Points of accuracy lost net of the control, averaged over models, for every {kind} with at least "
         f"{LEAST_OF_GROUP} photographs; hatched: may be chance (sign-flip test, Holm's correction over all cells)."
     )
-    body = joined(
-        [paragraphs(words), render("sections.html", "groups", kind=kind, edits=edits, words=findings.words, rows=rows)]
-    )
+    shown = {"kind": kind, "edits": edits, "words": findings.words, "names": names.rows(), "cells": cells}
+    body = joined(paragraphs(words), render("sections.html", "groups", **shown))
     return Section("groups", f"Drop by {kind}", body, tables={"groups": table})

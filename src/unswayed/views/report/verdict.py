@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,11 +13,10 @@ from unswayed.analyses.drops.outcomes import TOO_FEW_TO_RANK, weight_of_one
 from unswayed.analyses.statistics import certain_rows
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL
 from unswayed.labels import words_of
-from unswayed.views.text import data_address, interval, listed, number, percent, plural, points, render
+from unswayed.views.text import interval, listed, number, percent, plural, points, render
 
 from .findings import Findings
-from .pictures import Album
-from .section import matrix_cell, unbroken
+from .section import matrix_cell
 
 _NAMED = 3
 _IN_PLOT = 12  # models
@@ -72,7 +70,11 @@ def _how_much(findings: Findings) -> str:
     averages = findings.averages
     names, n = list(averages), max(row["n"] for row in averages.values())
     chosen = names if len(names) <= _NAMED else [names[0], names[-1]]
-    parts = [f"{name} loses {_with_interval(averages[name])}" for name in chosen]
+    losses = ((name, averages[name]) for name in chosen)
+    parts = [
+        f"{name} loses {points(row['effect'])} ({interval(row['effect_low'], row['effect_high'])})"
+        for name, row in losses
+    ]
     rest = "" if chosen == names else f", the least and the most of {plural(len(names), 'model')}"
     return (
         f"On average {listed(parts)} points of accuracy{rest}, over {averaged_words(findings)} of "
@@ -175,48 +177,34 @@ def _without_edits(findings: Findings) -> str:
     )
 
 
-def _with_interval(row: dict[str, Any]) -> str:
-    return f"{points(row['effect'])} ({interval(row['effect_low'], row['effect_high'])})"
-
-
-def first_screen(findings: Findings, album: Album) -> Markup:
+def first_screen(findings: Findings) -> Markup:
     """Return the verdict, the plot, the worst flip and the matrix; empty if the predictions contain no edits."""
     if not findings.averages:
         return Markup("")
-    hurts, sure = (Answer(unbroken(part.answer), unbroken(part.reason)) for part in hurts_most(findings))
-    groups = {AVERAGE: [AVERAGE], **findings.attributes()}
+    hurts, sure = hurts_most(findings)
+    groups, averaged = {AVERAGE: [AVERAGE], **findings.attributes()}, averaged_words(findings)
+    shown = [edit for edits in groups.values() for edit in edits]
+    meanings = {edit: f"{edit}: {meaning}" if meaning else edit for edit, meaning in findings.meanings.items()}
+    meanings[AVERAGE] = f"mean over {averaged}"
+    worst = findings.worst_flip
+    pictures = findings.album.pictures([f"{worst.source_id}/{ORIGINAL}/0", worst.sample_id]) if worst else {}
     return render(
         "sections.html",
         "first",
-        line=findings.line,
+        findings=findings,
         plot=_plot(findings),
         measure=measure_words(findings),
-        averaged=averaged_words(findings),
+        averaged=averaged,
         hurts=hurts,
         sure=sure,
         ranking=ranking(findings),
-        flip=_worst_flip(findings, album),
+        pictures=list(pictures.values()),
         groups={
-            attribute: [(edit, _leaf(findings.words[edit], attribute), _meaning(findings, edit)) for edit in edits]
+            attribute: [(edit, _leaf(findings.words[edit], attribute), meanings[edit]) for edit in edits]
             for attribute, edits in groups.items()
         },
-        rows=[
-            _row(findings, model, [edit for edits in groups.values() for edit in edits]) for model in findings.models
-        ],
-        white_box=bool(findings.drops["white_box"].any()),
+        rows={model: _cells(findings, model, shown) for model in findings.models},
     )
-
-
-def color(findings: Findings, model: str) -> str:
-    """Return a model's color as a variable of the style sheet."""
-    number = findings.series.get(model)
-    return "var(--quiet)" if number is None else f"var(--series-{number})"
-
-
-def _meaning(findings: Findings, edit: str) -> str:
-    if edit == AVERAGE:
-        return f"mean over {averaged_words(findings)}"
-    return f"{edit}: {findings.meanings[edit]}" if findings.meanings.get(edit) else edit
 
 
 def _leaf(words: str, attribute: str) -> str:
@@ -240,38 +228,12 @@ def _plot(findings: Findings) -> dict[str, object]:
     def at(value: float) -> str:
         return f"{100 * (value - low) / (high - low):.1f}"
 
-    accuracies = dict(findings.drops.filter(kind=ORIGINAL).select("model", "accuracy").iter_rows())
-    rows = [
-        {**findings.averages[model], "spec": findings.spec(model), "color": color(findings, model)}
-        | {"original": percent(accuracies.get(model), 0)}
-        for model in shown
-    ]
     ticks = [(at(tick), number(tick, "g")) for tick in np.arange(np.ceil(low / step), high / step) * step]
+    rows = [findings.averages[model] for model in shown]
     return {"rows": rows, "at": at, "ticks": ticks, "left_out": len(models) - len(shown)}
 
 
-def _worst_flip(findings: Findings, album: Album) -> dict[str, str] | None:
-    """Return the worst flip: both pictures and both answers; None without one or without its pictures."""
-    flip = findings.worst_flip
-    if flip is None:
-        return None
-    before, after = f"{flip.source_id}/{ORIGINAL}/0", flip.sample_id
-    pictures = album.pictures([before, after])
-    if len(pictures) < 2:
-        return None
-    return {
-        "key": f"{flip.model}/{flip.sample_id}",
-        "model": flip.model,
-        "source": flip.source_id,
-        "edit": findings.words[flip.edit],
-        "photograph": data_address(pictures[before]),
-        "edited": data_address(pictures[after]),
-        "before": unbroken(f"{findings.facts.class_name(flip.before)} {percent(flip.before_probability, 0)}"),
-        "after": unbroken(f"{findings.facts.class_name(flip.after)} {percent(flip.after_probability, 0)}"),
-    }
-
-
-def _row(findings: Findings, model: str, edits: list[str]) -> dict[str, object]:
+def _cells(findings: Findings, model: str, edits: list[str]) -> list[dict[str, object] | None]:
     """Return a model's row of the matrix: one cell for each edit, None where there is no drop."""
     rows = {row["edit"]: row for row in findings.drops.filter(model=model).drop_nulls("effect").iter_rows(named=True)}
     largest = max(1.0, *findings.drops.filter(pl.col("kind") != "control")["effect"].drop_nulls().abs())
@@ -289,4 +251,4 @@ def _row(findings: Findings, model: str, edits: list[str]) -> dict[str, object]:
         cell = matrix_cell(row["edit"], row["effect"], row["certain"], largest, label)
         marks = cell["marks"] + (" white-box" if row["white_box"] else "")
         cells.append({**cell, "marks": marks, "control": control})
-    return {"name": model, "spec": findings.spec(model), "color": color(findings, model), "cells": cells}
+    return cells

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,10 +17,11 @@ from unswayed.evaluation.facts import Facts, read_facts
 from unswayed.views.tables import Column, Row, Table, interval_of
 from unswayed.views.text import interval, number, safe
 
-_DIFFERENCES = {
-    "accuracy": ("accuracy_difference", "accuracy_low", "accuracy_high"),
-    "drop": ("drop_difference", "low", "high"),
-    "net": ("net_difference", "net_low", "net_high"),
+# What is compared, and the columns of its difference and the interval.
+_MEASURES = {
+    "accuracy": ("accuracy", "accuracy_difference", "accuracy_low", "accuracy_high"),
+    "drop": ("drop", "drop_difference", "low", "high"),
+    "net": ("net drop", "net_difference", "net_low", "net_high"),
 }
 
 
@@ -29,14 +29,14 @@ def comparison_text(
     table: pl.DataFrame, models: Sequence[str], format: str, measure: str = "drop", remarks: Sequence[str] = ()
 ) -> str:
     """Return the comparison of two models, or of all pairs of several, in one of the formats."""
-    difference, low, high = _DIFFERENCES[measure]
+    compared, difference, low, high = _MEASURES[measure]
     several = "first" in table.columns
     first, second = ("A", "B") if several else _short(models)
-    words = (("first", first), ("second", second))
+    verdict = pl.col("verdict").str.replace_all("first", first, literal=True)
     columns = [
         *([Column("first"), Column("second")] if several and format != "table" else []),
         Column("edit"),
-        Column("verdict", lambda row: functools.reduce(lambda text, pair: text.replace(*pair), words, row["verdict"])),
+        Column("verdict", verdict.str.replace_all("second", second, literal=True)),
         Column("n", importance=1),
         *_of_both("%", "accuracy", (first, second), format, 100, importance=1),
         *_of_both("drop", "drop", (first, second), format),
@@ -45,7 +45,6 @@ def comparison_text(
         Column("95 %", interval_of(low, high, 1), importance=3),
         Column("p_holm", importance=2),
     ]
-    compared = {"accuracy": "accuracy", "drop": "drop", "net": "net drop"}[measure]
     less = "more accurate" if measure == "accuracy" else "drops less"
     notes = (
         f"difference: {compared} of {first} minus {compared} of {second} in points, paired over photographs; "
