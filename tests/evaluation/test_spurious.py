@@ -10,7 +10,7 @@ from unswayed.errors import UserError
 from unswayed.evaluation.channels import activation_maps, channel_examples, study_channels
 from unswayed.evaluation.heat import cluster, shared_regions
 from unswayed.evaluation.measures import best_channels
-from unswayed.evaluation.study import Channels
+from unswayed.evaluation.study import Channels, Regions
 from unswayed.labels import own
 from unswayed.models import Classifier, Transform
 from unswayed.scene import Scene
@@ -84,13 +84,14 @@ def test_regions_beside_the_object_are_clustered_by_what_they_show(model, source
 
 def test_the_gallery_has_a_slot_for_every_name_and_shows_the_names_given(model, source):
     regions = shared_regions(model, source, source.ids)
-    page = spurious_page(regions, "<colors>", LABELS.classes, {"0": 'a "red" thing'})
+    shown = Regions("<colors>", LABELS.classes, regions)
+    page = spurious_page(shown, {"0": 'a "red" thing'})
     assert page.count("<figure>") == 8
     assert page.count("data-cluster=") == 2
     assert 'value="a &#34;red&#34; thing"' in page
     assert "&lt;colors&gt;" in page
     assert "http" not in page.replace("http-equiv", "")
-    assert figure_bytes(spurious_sheet(regions, LABELS.classes, {"0": "red"}), "png").startswith(b"\x89PNG")
+    assert figure_bytes(spurious_sheet(shown, {"0": "red"}), "png").startswith(b"\x89PNG")
 
 
 def test_few_regions_and_wrong_names():

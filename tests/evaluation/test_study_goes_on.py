@@ -27,7 +27,7 @@ def test_a_study_goes_on_without_a_bad_model_and_never_shrinks(tmp_path):
     again = run_study("sample", ["other=lite:0"], out, levels="60", limit=1)
     assert again.noise == ["other", "lite-0"]
     assert read_probe(out, "noise", ["lite-0"]).equals(before)
-    tables = write_tables(out, again.noise, again.saliency, SensitivitySettings(resamples=20), again.classes)
+    tables = write_tables(again, SensitivitySettings(resamples=20))
     assert set(tables["rfs"]["model"]) == {"lite:0", "other"}
     run_study("sample", ["lite:0"], out, levels="60", limit=1)
     assert read_probe(out, "noise", ["lite-0"])["source_id"].n_unique() == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,15 +30,15 @@ from unswayed.jobs.monitor import View
 from .report import figures_sensitivity as figures
 from .report.pictures import outlined, overlay, picture_sheet
 from .report.section import figure_bytes
-from .text import data_address, render
+from .text import render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from unswayed.evaluation.heat import Region
-    from unswayed.evaluation.study import Channels, Study
+    from unswayed.evaluation.study import Channels, Regions, Study
 
 
+_IN_ROW = 6  # pictures of a cluster in the gallery as one picture
 TABLES = (
     "rfs", "class", "group", "drops", "irfs", "saliency", "saliency-class", "saliency-group", "answers", "edits",
     "suspects",
@@ -60,23 +59,13 @@ HEADINGS = {
 }
 
 
-def write_tables(
-    folder: str | Path,
-    noise: Sequence[str],
-    saliency: Sequence[str],
-    settings: SensitivitySettings,
-    classes: Sequence[str] = (),
-) -> dict[str, pl.DataFrame]:
-    """Return every possible table by name; also write each as FOLDER/<name>.csv and its figures as FOLDER/*.png.
-
-    noise, saliency: the file names of the models with these results; classes: the names of the classes.
-    """
-    folder = Path(folder)
+def write_tables(study: Study, settings: SensitivitySettings) -> dict[str, pl.DataFrame]:
+    """Return every possible table by name; also write each as FOLDER/<name>.csv and its figures as FOLDER/*.png."""
     groups = None if settings.groups is None else read_model_groups(settings.groups)
     draws, convention, by = settings.resamples, settings.convention, settings.class_by
     rows, maps = (
-        read_probe(folder, kind, models, SCHEMAS[kind]) if models else None
-        for kind, models in (("noise", noise), ("saliency", saliency))
+        read_probe(study.folder, kind, models, SCHEMAS[kind]) if models else None
+        for kind, models in (("noise", study.noise), ("saliency", study.saliency))
     )
     tables: dict[str, pl.DataFrame] = {}
     if rows is not None:
@@ -96,9 +85,9 @@ def write_tables(
             tables["edits"] = alignment.by_edit(maps, draws)
     if rows is not None:
         tables["suspects"] = suspects(rows, maps, by=by, measure=settings.measure)
-    _write(folder, tables)
-    for name, figure in _figures(tables, settings.measure, classes):
-        write_bytes(folder / f"{name}.png", figure_bytes(figure, "png"))
+    _write(study.folder, tables)
+    for name, figure in _figures(tables, settings.measure, study.classes):
+        write_bytes(study.folder / f"{name}.png", figure_bytes(figure, "png"))
     return tables
 
 
@@ -188,10 +177,8 @@ def write_study_pictures(study: Study) -> list[str]:
     for slug, regions in study.regions.items():
         folder = study.folder / "spurious" / slug
         names = read_json(folder / "names.json") if (folder / "names.json").is_file() else {}
-        page = spurious_page(regions.regions, regions.model, regions.classes, names)
-        sheet = spurious_sheet(regions.regions, regions.classes, names)
-        write_bytes(folder / "gallery.html", page.encode())
-        write_bytes(folder / "gallery.png", figure_bytes(sheet, "png"))
+        write_bytes(folder / "gallery.html", spurious_page(regions, names).encode())
+        write_bytes(folder / "gallery.png", figure_bytes(spurious_sheet(regions, names), "png"))
         clusters = len({region.cluster for region in regions.regions})
         lines.append(f"{folder / 'gallery.html'}: {len(regions.regions)} pictures in {clusters} rows")
     for slug, channels in study.channels.items():
@@ -210,44 +197,37 @@ def channel_sheet(channels: Channels) -> Figure:
     return picture_sheet(rows, names)
 
 
-def spurious_page(
-    regions: Sequence[Region], model: str, classes: Sequence[str], names: Mapping[str, str] | None = None
-) -> str:
+def spurious_page(regions: Regions, names: Mapping[str, str]) -> str:
     """Return one self-contained HTML page: one section per cluster with its pictures and a field for its name.
 
     names: cluster number -> name, as the page's own button saves them (names.json).
     """
-    clusters = [
-        (number, [(_caption(region, classes), data_address(_shown(region))) for region in group])
-        for number, group in groupby(regions, key=lambda region: region.cluster)
-    ]
-    return render("spurious.html", model=model, clusters=clusters, names=names or {})
+    return render("spurious.html", model=regions.model, clusters=_clusters(regions), names=names)
 
 
-def spurious_sheet(
-    regions: Sequence[Region], classes: Sequence[str], names: Mapping[str, str] | None = None, most: int = 6
-) -> Figure:
-    """Draw the gallery: region row per cluster with its first `most` regions and its name at the left."""
+def spurious_sheet(regions: Regions, names: Mapping[str, str]) -> Figure:
+    """Draw the gallery: one row per cluster with its first regions and its name at the left."""
     rows, titles = [], []
-    for number, group in groupby(regions, key=lambda region: region.cluster):
-        members = list(group)[:most]
-        rows.append(([_shown(region) for region in members], [_caption(region, classes) for region in members]))
-        plain = f"cluster {number}" if number >= 0 else "no cluster"
-        titles.append((names or {}).get(str(number)) or plain)
+    for number, shown in _clusters(regions).items():
+        texts, pictures = zip(*shown[:_IN_ROW], strict=True)
+        rows.append((pictures, texts))
+        titles.append(names.get(str(number)) or (f"cluster {number}" if number >= 0 else "no cluster"))
     return picture_sheet(rows, titles)
 
 
-def _shown(region: Region) -> np.ndarray:
+def _clusters(regions: Regions) -> dict[int, list[tuple[str, np.ndarray]]]:
+    """Return a caption and a picture of each region by the number of its cluster."""
     import cv2
 
-    top, left, bottom, right = region.box
-    picture = overlay(region.image, region.heat)
-    return cv2.rectangle(picture, (left, top), (right - 1, bottom - 1), (255, 255, 255), max(1, len(picture) // 110))
-
-
-def _caption(region: Region, classes: Sequence[str]) -> str:
-    right = "" if region.predicted == region.label else f", seen as {classes[region.predicted]}"
-    return f"{region.source_id}{right}: {region.share:.0%} of the heat outside the object"
+    clusters: dict[int, list[tuple[str, np.ndarray]]] = {}
+    for region in regions.regions:
+        seen = "" if region.predicted == region.label else f", seen as {regions.classes[region.predicted]}"
+        caption = f"{region.source_id}{seen}: {region.share:.0%} of the heat outside the object"
+        top, left, bottom, right = region.box
+        picture, line = overlay(region.image, region.heat), max(1, len(region.image) // 110)
+        cv2.rectangle(picture, (left, top), (right - 1, bottom - 1), (255, 255, 255), line)
+        clusters.setdefault(region.cluster, []).append((caption, picture))
+    return clusters
 
 
 @one_line
@@ -286,7 +266,7 @@ def sensitivity(
     study = run_study(source, models, output, settings, show=show)
     tables, notes = {}, study.notes
     if study.noise or study.saliency:
-        tables = write_tables(output, study.noise, study.saliency, settings, study.classes)
+        tables = write_tables(study, settings)
         notes = [*notes, *write_study_pictures(study)]
     return StudyTables(study.folder, tables, study.remarks, notes, study.failures, study.unfinished)
 

@@ -356,8 +356,9 @@ def test_a_sweep_through_zero_is_one_curve_from_left_to_right() -> None:
              "low": 0.3, "high": 0.7} for side, level in rows
         ]
     )  # fmt: skip
+    found: Any = SimpleNamespace(series={"one": 0}, accuracies={})
     with drawing("test"):
-        line = curve_figure(curves, "lighting", {"one": 0}).axes[0].lines[0]
+        line = curve_figure(curves, "lighting", found).axes[0].lines[0]
     assert list(line.get_xdata()) == [-2.0, -1.0, 0.0, 1.0, 2.0]
 
 

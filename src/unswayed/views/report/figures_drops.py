@@ -148,20 +148,12 @@ def accuracy_and_drop(findings: Findings, narrow: bool = False) -> Figure:
     return figure
 
 
-def curve_figure(
-    curves: pl.DataFrame,
-    attribute: str,
-    series: Mapping[str, int],
-    narrow: bool = False,
-    originals: Mapping[str, float] | None = None,
-) -> Figure:
-    """Draw accuracy along one attribute: one line per model, its points beside those of the others, with intervals.
-
-    originals: the models' accuracies on the original photographs, drawn as dashed lines.
-    """
-    width = NARROW if narrow else WIDE
+def curve_figure(curves: pl.DataFrame, attribute: str, findings: Findings, narrow: bool = False) -> Figure:
+    """Draw accuracy along one attribute: one line per model, its points beside those of the others, with intervals, and
+    a dashed line at its accuracy on the originals."""
+    width, originals = NARROW if narrow else WIDE, findings.accuracies
     part = curves.filter(pl.col("attribute") == attribute)
-    named = {name: rank for name, rank in series.items() if name in set(part["model"])}
+    named = {name: rank for name, rank in findings.series.items() if name in set(part["model"])}
     figure, axes = new_axes(width, 3.6 + 0.2 * -(-len(named) // _columns(list(named), width)))
     levels = part["level"].unique().sort().to_list()
     logarithmic = levels[0] > 0 and levels[-1] >= 4 * levels[0]
@@ -180,7 +172,7 @@ def curve_figure(
             linewidth=1.5,
             elinewidth=1.1,
         )
-        if originals and model in originals:
+        if model in originals:
             axes.axhline(100 * originals[model], color=COLORS[rank], linewidth=1, linestyle=(0, (4, 3)), alpha=0.7)
     if logarithmic:
         from matplotlib.ticker import NullLocator

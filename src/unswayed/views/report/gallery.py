@@ -102,11 +102,7 @@ def _marked(findings: Findings, plain: Mapping[str, np.ndarray], flips: Sequence
 
 
 def _card(
-    findings: Findings,
-    flip: Flip,
-    store: Mapping[str, str],
-    pictures: Mapping[str, np.ndarray],
-    heat: Sequence[np.ndarray],
+    findings: Findings, flip: Flip, store: Mapping[str, str], pictures: Mapping[str, np.ndarray], heat: HeatMaps | None
 ) -> Json:
     """Return what the card of a flip and its dialog show; store: the names of the stored pictures."""
     words, near = words_of(findings.tasks[flip.model]), ""

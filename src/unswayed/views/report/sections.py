@@ -153,9 +153,7 @@ def curves_section(findings: Findings) -> Section | None:
     curves, fits, thresholds = findings.sweeps
     figures, blocks = {}, []
     for number, attribute in enumerate(curves["attribute"].unique(maintain_order=True)):
-        figure, narrow = (
-            curve_figure(curves, attribute, findings.series, small, findings.accuracies) for small in (False, True)
-        )
+        figure, narrow = (curve_figure(curves, attribute, findings, small) for small in (False, True))
         part = curves.filter(pl.col("attribute") == attribute)
         caption = (
             f"Accuracy along {attribute} ({axis_label(attribute)}), {part['level'].n_unique()} levels, "
