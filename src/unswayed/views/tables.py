@@ -27,7 +27,7 @@ import math
 import re
 import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -118,7 +118,7 @@ class Table:
         """Return the table as text that ends with a newline; color: whether a terminal may be sent colors."""
         check_known("format", [format], FORMATS)
         if format == "csv":
-            return csv_texts([self.frame])[0]
+            return csv_of(self.frame)
         if format == "json":
             records = [_plain(row) for row in self.frame.iter_rows(named=True)]
             text = json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
@@ -356,10 +356,10 @@ def _text(value: object, column: Column) -> str:
     return safe(str(value))
 
 
-def csv_texts(frames: Iterable[pl.DataFrame]) -> list[str]:
-    """Return the frames as CSV; lists and structures in them are JSON."""
+def csv_of(frame: pl.DataFrame) -> str:
+    """Return the frame as CSV; lists and structures in it are JSON."""
     text = pl.selectors.nested().map_elements(lambda value: json.dumps(_plain(value)), return_dtype=pl.String)
-    return list(map(csv_text, [frame.with_columns(text) for frame in frames]))
+    return csv_text(frame.with_columns(text))
 
 
 def _plain(value: object) -> object:

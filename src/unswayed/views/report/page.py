@@ -27,13 +27,13 @@ from unswayed.files.storage import local_copy
 from unswayed.files.whole import Json, check_writable, write_bytes
 from unswayed.labels import worded, worded_page
 from unswayed.scene import LOOK_BELOW
-from unswayed.views.tables import Column, Row, Table
+from unswayed.views.tables import Column, Row, Table, csv_of
 from unswayed.views.text import joined, percent, plural, render
 
 from . import ReportSettings, gallery
 from .extras import RESULT, distribution_section, factors_section, frame_table, repair_section, sensitivity_section
 from .findings import Findings
-from .section import Section, csv_files, drawing, paragraphs, write_assets
+from .section import Section, drawing, paragraphs, write_assets
 from .sections import accuracy_section, answers_section, curves_section, drops_section, edits_section, groups_section
 from .verdict import first_screen, verdict
 
@@ -114,7 +114,7 @@ def write_report(
             for section in (first, *sections)
             if section is not None
         ]
-        tables = csv_files(shown)
+        tables = {name: csv_of(table).encode() for section in shown for name, table in section.tables.items()}
         page = render_page(shown, worded(settings.title, tasks), _subtitle(findings), data, tables).encode()
         files = write_assets(Path(settings.assets), shown, tables) if settings.assets is not None else []
     write_bytes(output, page)

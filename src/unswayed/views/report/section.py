@@ -15,7 +15,7 @@ import polars as pl
 from markupsafe import Markup, escape
 
 from unswayed.files.whole import write_bytes
-from unswayed.views.tables import Cell, Column, csv_texts
+from unswayed.views.tables import Cell, Column
 from unswayed.views.text import interval, joined, number, render, unbroken
 
 if TYPE_CHECKING:
@@ -273,12 +273,6 @@ def figure_block(
     drawn = inline(figure, name, description)
     small = None if narrow is None else inline(narrow, f"{name}-narrow", description)
     return render("sections.html", "figure", drawn=drawn, narrow=small, label=caption, caption=unbroken(caption))
-
-
-def csv_files(sections: Sequence[Section]) -> dict[str, bytes]:
-    """Return the tables of all sections as CSV files, by name."""
-    tables = {name: table for section in sections for name, table in section.tables.items()}
-    return {name: text.encode() for name, text in zip(tables, csv_texts(tables.values()), strict=True)}
 
 
 def write_assets(folder: Path, sections: Sequence[Section], tables: Mapping[str, bytes]) -> list[Path]:
