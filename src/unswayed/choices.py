@@ -6,10 +6,10 @@ for each field that is declared with `option`, and a function decorated with `ta
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import sys
+from collections import ChainMap, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import Field, dataclass, field, fields
 from pathlib import PurePath
@@ -50,7 +50,7 @@ class Option:
     help: one sentence, or a function that returns it; `{values}` in it is replaced by the values. flags: its names,
     where they are not that of the field. values: what the shell completes, such as a registry, or a function that
     returns it. least, most: the range of a number. read: makes the field's value of the text, or of the
-    list of texts for a field that holds several.
+    list of texts for a field that holds several. panel: of the help, with a title of its own.
     """
 
     help: str | Callable[[], str]
@@ -60,6 +60,7 @@ class Option:
     least: float | None = None
     most: float | None = None
     read: Callable[..., object] | None = None
+    panel: str | None = None
 
     @property
     def range(self) -> str:
@@ -80,18 +81,10 @@ class Option:
 T = TypeVar("T")
 
 
-def option(
-    default: T,
-    help: str | Callable[[], str] | Option,
-    metavar: str | None = None,
-    flags: tuple[str, ...] = (),
-    values: Iterable[str] | Callable[[], Iterable[str]] = (),
-    least: float | None = None,
-    most: float | None = None,
-    read: Callable[..., object] | None = None,
-) -> T:
-    """Return the field of a settings class with this default; help: or a whole `Option` that several classes share."""
-    declared = help if isinstance(help, Option) else Option(help, metavar, flags, values, least, most, read)
+def option(default: T, help: str | Callable[[], str] | Option, *details: Any, **named: Any) -> T:
+    """Return the field of a settings class with this default; help: and the details of an `Option`, or a whole one that
+    several classes share."""
+    declared = help if isinstance(help, Option) else Option(help, *details, **named)
     setting: T = field(default=default, metadata={"option": declared})
     return setting
 
@@ -126,21 +119,11 @@ def check_choice(kind: str, value: str, choices: object) -> None:
 @functools.cache
 def offered(kind: Any) -> tuple[tuple[Field[object], object, Option], ...]:
     """Each field of a settings class that has an option, with its type and that option."""
-    hints = get_type_hints(kind, localns=_Names(kind))
+    # The names that a module imports only for type checkers stand for `object`.
+    names = ChainMap(*(vars(sys.modules[base.__module__]) for base in kind.__mro__), defaultdict(lambda: object))
+    hints = get_type_hints(kind, localns=names)
     declared: tuple[Field[object], ...] = fields(kind)
     return tuple((item, hints[item.name], item.metadata["option"]) for item in declared if "option" in item.metadata)
-
-
-class _Names(dict[str, object]):
-    """The names in the modules of a settings class; those imported only for type checkers stand for `object`."""
-
-    def __init__(self, kind: type[Any]) -> None:
-        super().__init__(vars(builtins))
-        for base in reversed(kind.__mro__):
-            self.update(vars(sys.modules[base.__module__]))
-
-    def __missing__(self, name: str) -> object:
-        return object
 
 
 def check_settings(settings: Any) -> None:
@@ -165,42 +148,23 @@ def check_settings(settings: Any) -> None:
             raise UserError(f"the setting {declared.name} is {value}", allowed=offer.range)
 
 
-A = TypeVar("A", contravariant=True)
-B = TypeVar("B", contravariant=True)
-C = TypeVar("C", contravariant=True)
-Settings = TypeVar("Settings", contravariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+Settings = TypeVar("Settings")
 Result = TypeVar("Result", covariant=True)
 Fields = ParamSpec("Fields")
 Others = ParamSpec("Others")
+Whole = ParamSpec("Whole")
 
 
-class TakesOne(Protocol[A, Settings, Fields, Others, Result]):
-    """A function of one argument and settings: an object, or its fields as keywords."""
-
-    @overload
-    def __call__(self, a: A, settings: Settings, /, *args: Others.args, **kwargs: Others.kwargs) -> Result: ...
-    @overload
-    def __call__(self, a: A, /, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
-
-
-class TakesTwo(Protocol[A, B, Settings, Fields, Others, Result]):
-    """The same with two arguments before the settings."""
+class Takes(Protocol[Whole, Fields, Result]):
+    """A function that takes its settings as an object, or the object's fields as keywords."""
 
     @overload
-    def __call__(self, a: A, b: B, settings: Settings, /, *args: Others.args, **kwargs: Others.kwargs) -> Result: ...
+    def __call__(self, *args: Whole.args, **kwargs: Whole.kwargs) -> Result: ...
     @overload
-    def __call__(self, a: A, b: B, /, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
-
-
-class TakesThree(Protocol[A, B, C, Settings, Fields, Others, Result]):
-    """The same with three arguments before the settings."""
-
-    @overload
-    def __call__(
-        self, a: A, b: B, c: C, settings: Settings, /, *args: Others.args, **kwargs: Others.kwargs
-    ) -> Result: ...
-    @overload
-    def __call__(self, a: A, b: B, c: C, /, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
+    def __call__(self, *args: Fields.args, **kwargs: Fields.kwargs) -> Result: ...
 
 
 class takes(Generic[Fields, Settings]):
@@ -224,15 +188,15 @@ class takes(Generic[Fields, Settings]):
     @overload
     def __call__(
         self, function: Callable[Concatenate[A, B, C, Settings, Others], Result]
-    ) -> TakesThree[A, B, C, Settings, Fields, Others, Result]: ...
+    ) -> Takes[Concatenate[A, B, C, Settings, Others], Concatenate[A, B, C, Fields], Result]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[A, B, Settings, Others], Result]
-    ) -> TakesTwo[A, B, Settings, Fields, Others, Result]: ...
+    ) -> Takes[Concatenate[A, B, Settings, Others], Concatenate[A, B, Fields], Result]: ...
     @overload
     def __call__(
         self, function: Callable[Concatenate[A, Settings, Others], Result]
-    ) -> TakesOne[A, Settings, Fields, Others, Result]: ...
+    ) -> Takes[Concatenate[A, Settings, Others], Concatenate[A, Fields], Result]: ...
     def __call__(self, function: Callable[..., object]) -> object:
         own = inspect.signature(function).parameters
         position = list(own).index("settings")

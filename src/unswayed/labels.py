@@ -111,7 +111,7 @@ def own(classes: Iterable[str], name: str = "own") -> LabelSpace:
 @functools.cache
 def imagenet() -> LabelSpace:
     """ImageNet-1k: the 1,000 classes in the order that every published model uses."""
-    rows = list(csv.DictReader(_DATA.joinpath("imagenet_classes.csv").read_text(encoding="utf-8").splitlines()))
+    rows = _table("imagenet_classes.csv")
     return LabelSpace("imagenet-1k", tuple(r["name"] for r in rows), tuple(r["wnid"] for r in rows))
 
 
@@ -123,8 +123,8 @@ def imagenet_e_classes() -> tuple[int, ...]:
 
 
 @functools.cache
-def _object_table() -> list[dict[str, str]]:
-    return list(csv.DictReader(_DATA.joinpath("object_classes.csv").read_text(encoding="utf-8").splitlines()))
+def _table(name: str = "object_classes.csv") -> list[dict[str, str]]:
+    return list(csv.DictReader(_DATA.joinpath(name).read_text(encoding="utf-8").splitlines()))
 
 
 def object_space(name: str) -> LabelSpace:
@@ -135,7 +135,7 @@ def object_space(name: str) -> LabelSpace:
     ('dog', 16, 20)
     """
     check_known("label space of objects", [name], OBJECT_SPACES)
-    rows = _object_table()
+    rows = _table()
     if name == "coco-91":
         return LabelSpace(name, ("background", *(row["coco"] for row in rows)))
     if name == "voc-20":
@@ -148,7 +148,7 @@ OBJECT_SPACES = ("coco-80", "coco-91", "voc-20")
 
 @functools.cache
 def _object_names() -> dict[str, str]:
-    rows = [row for row in _object_table() if row["annotated"] == "yes"]
+    rows = [row for row in _table() if row["annotated"] == "yes"]
     return {_joined(row[column]): row["coco"] for row in rows for column in ("voc", "coco") if row[column]}
 
 
@@ -175,7 +175,7 @@ def object_concepts(space: LabelSpace) -> tuple[str | None, ...]:
     """
     if space == imagenet():
         concepts: dict[int, str] = {}
-        for row in _object_table():
+        for row in _table():
             for span in row["imagenet"].split():
                 first, _, last = span.partition("-")
                 concepts |= dict.fromkeys(range(int(first), int(last or first) + 1), row["coco"])
@@ -298,11 +298,8 @@ def worded_page(html: str, tasks: Task | Iterable[Task]) -> str:
 
 def task_of(value: object) -> Task:
     """The task that a card or a row states; classification where none is stated."""
-    if value is None:
-        return "classify"
-    for task in TASKS:
-        if task == value:
-            return task
+    if value is None or value in TASKS:
+        return value or "classify"
     raise UserError(f"there is no task {str(value)[:40]!r}", allowed=", ".join(TASKS))
 
 

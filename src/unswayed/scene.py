@@ -167,21 +167,18 @@ def _padded(scene: Scene, axis: int) -> Scene:
     before, after = missing // 2, missing - missing // 2
     inside = np.flatnonzero((scene.mask > 0).any(axis=1 - axis))
 
-    def mirrored(count: int, free: int) -> np.ndarray:
-        """0, 1, …, strip - 1, strip - 1, …, 1, 0, 0, 1, …: (count,) int."""
-        strip = max(free if free * 4 >= count else length, 1)
-        steps = np.arange(count) % (2 * strip)
-        return np.minimum(steps, 2 * strip - 1 - steps)
+    def strip(count: int, free: int) -> int:
+        return max(free if free * 4 >= count else length, 1)
 
-    ends = mirrored(before, int(inside[0]))[::-1], length - 1 - mirrored(after, length - 1 - int(inside[-1]))
-    lines = np.concatenate([ends[0], np.arange(length), ends[1]])
+    first, last = strip(before, int(inside[0])), strip(after, length - 1 - int(inside[-1]))
+    own = np.arange(length)
+    above = np.pad(own[:first], (before, 0), "symmetric")[:before]
+    below = np.pad(own[-last:], (0, after), "symmetric")[last:]
+    lines = np.concatenate([above, own, below])
     widths = ((before, after), (0, 0)) if axis == 0 else ((0, 0), (before, after))
-    return replace(
-        scene,
-        image=np.ascontiguousarray(scene.image.take(lines, axis)),
+
+    def extended(pixels: np.ndarray) -> np.ndarray:
         # The mirrored strip is background: a second, mirrored object must not count as the object.
-        mask=np.pad(scene.mask, widths),
-        parts={name: np.pad(part, widths) for name, part in scene.parts.items()},
-        others=tuple((label, np.pad(other, widths)) for label, other in scene.others),
-        notes=(*scene.notes, f"framed with {missing} reflected pixels"),
-    )
+        return np.ascontiguousarray(pixels.take(lines, axis)) if pixels is scene.image else np.pad(pixels, widths)
+
+    return scene.each(extended, f"framed with {missing} reflected pixels")

@@ -18,7 +18,7 @@ from unswayed.files.storage import address
 from unswayed.files.whole import write_bytes
 
 from .options import Format, Json, Predictions, gave_json
-from .progress import next_command, say, warn
+from .progress import say, warn
 
 
 def analyze(
@@ -100,9 +100,9 @@ def _suggest_report(predictions: Path) -> None:
 
     try:
         refuse_programs(predictions)
-        next_command(f"unswayed report {address(predictions)} -o report.html")
+        say(f"next: unswayed report {address(predictions)} -o report.html")
     except UserError:
-        next_command(f"unswayed report {address(predictions)} -o report.html --heat-maps 0")
+        say(f"next: unswayed report {address(predictions)} -o report.html --heat-maps 0")
         say("(--trust instead of --heat-maps 0 runs the code of the models, for heat maps)")
 
 

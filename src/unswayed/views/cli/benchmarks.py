@@ -21,7 +21,7 @@ from unswayed.views.text import plural
 
 from . import EXIT_CANNOT_TELL, EXIT_FAILED, EXIT_WITH_FAILURES
 from .options import OUTPUT, Json, gave_json, listed, print_rows
-from .progress import exit_with_failures, next_command, progress_line, progress_view, say, warn
+from .progress import exit_with_failures, progress_line, progress_view, say, warn
 
 if TYPE_CHECKING:
     from unswayed.benchmark.building import BuildResult
@@ -88,23 +88,20 @@ def _print_built(built: BuildResult, scenes: Source) -> None:
     if built.counts.get("ok") and not built.unfinished:
         known = set(built.classes) <= set(imagenet().classes)
         models = "-m lite:0 -m lite:2" if known else "-m YOUR_MODEL"
-        next_command(f"unswayed evaluate {where} {models} -o {where}-predictions")
+        say(f"next: unswayed evaluate {where} {models} -o {where}-predictions")
 
 
 def _skipped(built: BuildResult) -> dict[str, list[str]]:
     """Why pictures were skipped, with the edits and how many of each."""
     from unswayed.benchmark import Benchmark
 
-    reasons: dict[str, list[str]] = defaultdict(list)
     counts: dict[str, list[str]] = defaultdict(list)
     if built.counts.get("skipped") and not built.unfinished:
-        for row in Benchmark(built.root).manifest.select(["edit", "status", "reason"]).to_pylist():
-            if row["status"] == "skipped":
-                reasons[row["edit"]].append(row["reason"])
-    for edit, given in reasons.items():
-        network = given[0].startswith("needs a diffusion network: ")
-        why = "needs a diffusion network (--renderer diffusion)" if network else given[0]
-        counts[why if network or len({*given}) == 1 else f"such as {why}"].append(f"{edit} {len(given)}")
+        skipped = Benchmark(built.root).to_polars().filter(status="skipped")
+        for edit, reasons in skipped.group_by("edit", maintain_order=True).agg("reason").iter_rows():
+            network = reasons[0].startswith("needs a diffusion network: ")
+            why = "needs a diffusion network (--renderer diffusion)" if network else reasons[0]
+            counts[why if network or len({*reasons}) == 1 else f"such as {why}"].append(f"{edit} {len(reasons)}")
     return counts
 
 

@@ -19,7 +19,7 @@ from unswayed.views.tracking import chosen_trackers
 
 from . import EXIT_USAGE, EXIT_WITH_FAILURES
 from .options import MODEL, OUTPUT, Json, gave_json, print_rows
-from .progress import exit_with_failures, next_command, progress_line, progress_view, say, unfinished_shards, warn
+from .progress import exit_with_failures, progress_line, progress_view, say, unfinished_shards, warn
 from .reports import Track, record_results
 
 
@@ -119,8 +119,7 @@ def evaluate(
 
     with progress_view() as show:
         done = run_evaluation(benchmark, model, output, settings, show=show, tell=say)
-    if done.unfinished:
-        unfinished_shards(done.unfinished, output)
+    unfinished_shards(done.unfinished, output)
     warn([*done.remarks, *(line for lines in done.warnings.values() for line in lines)])
     say(*(f"failed: {name}: {'; '.join(shown(reason).splitlines())}" for name, reason in done.failed.items()))
     evaluated = [*done.scored, *done.skipped]
@@ -135,7 +134,7 @@ def evaluate(
             stored = f"{called[name]} (stored as {name})" if name in called else name
             again = " (already evaluated)" if name in done.skipped else ""
             print(printable(f"  {stored}: {_accuracy(by_model[name])}{again}"))
-        next_command(f"unswayed analyze {address(done.folder)}")
+        say(f"next: unswayed analyze {address(done.folder)}")
     if evaluated:
         record_results(output, trackers, evaluated)
     if done.failed:

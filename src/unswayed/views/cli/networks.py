@@ -14,7 +14,7 @@ import typer
 
 from unswayed.benchmark.rows import CARD
 from unswayed.choices import Option, option
-from unswayed.errors import UserError, need, printable, unknown
+from unswayed.errors import UserError, check_known, need, printable
 from unswayed.files import downloads
 from unswayed.files.storage import address
 from unswayed.files.whole import Json as JsonObject
@@ -66,8 +66,7 @@ def weights(
         print_rows(("name", "MB", "what it is"), facts)
         say("addresses, licenses and hashes: unswayed weights --json", "check a file: unswayed weights check FILE")
         return
-    if action not in ("fetch", "check"):
-        raise unknown("action", action, ["list", "fetch", "check"])
+    check_known("action", [action], ["list", "fetch", "check"])
     if name is None:
         what = "a name from the list" if action == "fetch" else "the path of a weight file"
         raise UserError(f"`unswayed weights {action}` needs {what}", run="unswayed weights")

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, is_dataclass, replace
 from keyword import iskeyword
 from pathlib import Path
-from types import UnionType
+from types import FunctionType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
-from unswayed.choices import DEVICE, Option, TableFormat, check_settings, offered
+from unswayed.choices import Option, TableFormat, check_settings, offered
 from unswayed.files.whole import write_json
 
 
-def typer_option(option: Option, panel: str | None = None) -> object:
+def typer_option(option: Option) -> object:
     """An option as typer takes it."""
     complete = option.all_values if option.values else None
     return typer.Option(
@@ -29,7 +29,7 @@ def typer_option(option: Option, panel: str | None = None) -> object:
         autocompletion=complete,
         metavar=option.metavar,
         help=option.text(),
-        rich_help_panel=panel,
+        rich_help_panel=option.panel,
     )
 
 
@@ -39,7 +39,6 @@ def listed(names: Sequence[str]) -> str:
 
 
 OUTPUT, MODEL = ("-o", "--output"), ("-m", "--model")
-Device = Annotated[str | None, DEVICE]
 Format = Annotated[TableFormat, Option("The format of the table.")]
 Json = Annotated[
     Path | None, Option("Print the result as JSON, or also write it to FILE.json.", "[FILE]", flags=("--json",))
@@ -59,29 +58,26 @@ def gave_json(file: Path | None, result: object) -> bool:
 def command_of(name: str, function: Callable[..., None], help: str, cls: type[TyperCommand]) -> object:
     """The command of a function: each parameter of a settings class stands for the options of its fields.
 
-    A parameter annotated with a function gets the values of the options that this function returns, by name.
+    A parameter annotated with a function is of the settings class that this function returns.
     """
     own = inspect.signature(function).parameters
     hints = get_type_hints(function, include_extras=True)
+    for parameter, hint in hints.items():
+        if get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], FunctionType):
+            hints[parameter] = hint.__metadata__[0]()
     settings = {parameter: hints[parameter] for parameter in own if is_dataclass(hints[parameter])}
     declared: list[inspect.Parameter] = []
-    dynamic = ""
-    for parameter in own.values():
-        if parameter.name in settings:
-            declared += [_parameter(*offer) for offer in offered(settings[parameter.name])]
-        elif get_origin(hints[parameter.name]) is Annotated and callable(hints[parameter.name].__metadata__[0]):
-            dynamic = parameter.name
-            declared += hints[dynamic].__metadata__[0]()
+    for parameter, described in own.items():
+        if parameter in settings:
+            declared += [_parameter(*offer) for offer in offered(settings[parameter])]
         else:
-            declared.append(_own(parameter, hints[parameter.name]))
+            declared.append(_own(described, hints[parameter]))
 
     @functools.wraps(function)
     def run(**given: object) -> None:
         passed = {parameter: value for parameter, value in given.items() if parameter in own}
         for parameter, kind in settings.items():
             passed[parameter] = _chosen(kind, given)
-        if dynamic:
-            passed[dynamic] = {name: given[name] for name in given if name not in own}
         function(**passed)
 
     run.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
@@ -137,19 +133,10 @@ def _readable(declared: object, option: Option) -> object:
     members = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
     plain = (str, int, float, bool, Path)
     first = next((member for member in members if member in plain or get_origin(member) is Literal), None)
-    several = [member for member in members if first is None and _holds_several(member)]
-    if several:
-        item = get_args(several[0])[0]
-        return list[str if option.read is not None else item] | None  # type: ignore[misc]
+    if first is None and get_origin(members[0]) in (Sequence, Mapping):
+        return list[str if option.read is not None else get_args(members[0])[0]] | None  # type: ignore[misc]
     first = str if first is None or option.read is not None else first
     return first | None if type(None) in members or option.read is not None else first
-
-
-def _holds_several(kind: object) -> bool:
-    if get_origin(kind) is tuple:
-        return get_args(kind)[-1] is Ellipsis
-    origin = get_origin(kind)
-    return isinstance(origin, type) and issubclass(origin, Sequence | Mapping)
 
 
 def _chosen(kind: Any, given: Mapping[str, object]) -> object:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +22,7 @@ from unswayed.specs import slug_of
 from unswayed.views.text import percent
 
 from . import EXIT_WITH_FAILURES
-from .options import MODEL, OUTPUT, Json, gave_json, print_rows, typer_option
+from .options import MODEL, OUTPUT, Json, gave_json, print_rows
 from .progress import progress_line, progress_view, say, wrapped
 
 Photograph = typer.Argument(metavar="IMAGE", help="The photograph.")
@@ -70,9 +69,8 @@ def masks(
         print(", ".join(f"{count} {status}" for status, count in counts.items()) + f": {output}")
         doubtful = sum(confidence < LOOK_BELOW for confidence in confidences)
         if doubtful:
-            where = f"(confidence below {LOOK_BELOW:g})" + (
-                f", the worst in {output / SHEET}" if settings.sheet else ""
-            )
+            worst = f", the worst in {output / SHEET}" if settings.sheet else ""
+            where = f"(confidence below {LOOK_BELOW:g}){worst}"
             print("\n".join(wrapped(f"{doubtful} of {len(confidences)} masks should be looked at {where}")))
     if counts["failed"]:
         raise typer.Exit(EXIT_WITH_FAILURES)
@@ -131,21 +129,20 @@ def edits(
         print_rows((kind, "what it does"), rows)
 
 
-def _edit_options() -> list[inspect.Parameter]:
-    """One option for each edit that is installed, its help made from what the edit declares."""
+def _edit_options() -> type:
+    """Settings with one option for each edit that is installed, its help made from what the edit declares."""
     from unswayed.edits import all_edits
 
     options = []
     for name, kind in all_edits().items():
         text = f"{kind.description[:1].upper()}{kind.description[1:]}: {kind.usage()}."
-        option = Annotated[str | None, typer_option(Option(text, flags=(f"--{name}",)), panel="Edits")]
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        options.append(inspect.Parameter(name.replace("-", "_"), keyword, default=None, annotation=option))
-    return options
+        declared = option(None, text, flags=(f"--{name}",), panel="Edits")
+        options.append((name.replace("-", "_"), str | None, declared))
+    return make_dataclass("EditOptions", options)
 
 
 def edit(
-    edits: Annotated[dict[str, str | None], _edit_options],
+    edits: Annotated[Any, _edit_options],
     settings: RenderSettings,
     image: Annotated[Path | None, Photograph] = None,
     output: Path = option(Path("edited.png"), "The edited picture.", "OUT.png", OUTPUT),
@@ -184,8 +181,9 @@ def edit(
     elif image is None:
         raise UserError("no photograph is given", run="unswayed edit IMAGE --size 0.05 -o OUT.png")
     else:
+        chosen = vars(edits)
         request = photograph.Request(
-            chain=photograph.chain_of({name: edits[name.replace("-", "_")] for name in all_edits()}, more or []),
+            chain=photograph.chain_of({name: chosen[name.replace("-", "_")] for name in all_edits()}, more or []),
             pool=pool,
             label=None if label is None else imagenet().index(label),
             **vars(settings),

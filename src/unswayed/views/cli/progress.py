@@ -21,9 +21,6 @@ from unswayed.errors import printable
 from . import EXIT_WITH_FAILURES
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
-    from rich.text import Text
-
     from unswayed.jobs.monitor import View
 
 
@@ -88,21 +85,20 @@ class ProgressLine:
             line += f"  {part}" if len(line) + 2 + len(part) <= width else ""
         return line
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        from rich.text import Text
-
-        yield Text(self.text(options.max_width), no_wrap=True)
-
 
 @contextmanager
 def progress_line(what: str, unit: str) -> Iterator[ProgressLine]:
     """Yield a function `show(done, total, note)` that updates the line on stderr, if that is a terminal."""
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
+
+    def shown() -> Text:
+        return Text(line.text(console.width), no_wrap=True)
 
     console, line = Console(stderr=True), ProgressLine(what, unit)
-    shown = Live(line, console=console, transient=True) if console.is_terminal else nullcontext()
-    with _output_on_stderr(), shown:
+    live = Live(get_renderable=shown, console=console, transient=True) if console.is_terminal else nullcontext()
+    with _output_on_stderr(), live:
         yield line
 
 
@@ -143,13 +139,9 @@ def serve_until_stopped(address: str, end: str) -> None:
 
 
 def unfinished_shards(names: Sequence[str], folder: Path) -> None:
-    """Say which results will be there when the last shard is done."""
-    say(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}")
-
-
-def next_command(command: str) -> None:
-    """Print the command that usually follows, on stderr, so that tables on stdout stay as they are."""
-    say(f"next: {command}")
+    """Say which results will be there when the last shard is done, if any are missing."""
+    if names:
+        say(f"{folder}: this shard is done; the last one to end writes {', '.join(names)}")
 
 
 def say(*lines: str) -> None:

@@ -103,8 +103,7 @@ def sensitivity(
 
     with progress_view() as show:
         study = unswayed.sensitivity(source, model, output, settings, show=show)
-    if study.unfinished:
-        unfinished_shards(study.unfinished, output)
+    unfinished_shards(study.unfinished, output)
     if not study.tables:
         return
     chosen = choose_table(study.tables, table)

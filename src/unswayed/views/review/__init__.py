@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -116,11 +116,11 @@ def summarize(benchmark: str | Path) -> Json:
     reviews = read_reviews(root)
     if not reviews:
         raise UserError(f"nobody has reviewed {root}", run=f"unswayed review {root} --rater NAME")
-    answers: dict[str, dict[str, str]] = {}
-    by_edit: dict[str, Counter[str]] = {}
+    answers: dict[str, dict[str, str]] = defaultdict(dict)
+    by_edit: dict[str, Counter[str]] = defaultdict(Counter)
     for review in reviews:
-        answers.setdefault(review.rater, {})[review.sample_id] = review.answer
-        by_edit.setdefault(review.edit, Counter())[review.answer] += 1
+        answers[review.rater][review.sample_id] = review.answer
+        by_edit[review.edit][review.answer] += 1
     edits = {
         edit: {**{answer: counts[answer] / counts.total() for answer in ANSWERS}, "n": counts.total()}
         for edit, counts in sorted(by_edit.items())
