@@ -16,7 +16,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from unswayed.choices import one_line
 from unswayed.edits import Edit, all_edits, in_order
-from unswayed.edits.composition import Removal
 from unswayed.edits.edit import Change, Range, allowed
 from unswayed.edits.recipes import CONTROLS
 from unswayed.errors import UserError, check_known
@@ -424,10 +423,10 @@ def fragility(
     return results
 
 
-def subject_of(request: Request, scene: Scene, remove: Removal | None = None) -> Subject:
-    """Return the scene as a subject; request: all settings but the chain; remove: an open one to use."""
+def subject_of(request: Request, scene: Scene) -> Subject:
+    """Return the scene as a subject; request: all settings but the chain."""
     exact = replace(scene, mask=exact_mask(scene.mask))
-    renderer, remove = request.open_renderer(), remove or RememberedRemoval(removal_of(request))
+    renderer, remove = request.open_renderer(), RememberedRemoval(removal_of(request))
 
     def make(chain: tuple[Edit, ...]) -> np.ndarray:
         asked = replace(request, chain=chain)

@@ -187,9 +187,9 @@ def test_render_counts_its_steps_and_replays(studio, files):
     )
     # Three passes for the picture and one on the way up; the same for its control.
     assert steps == [(done, 8) for done in range(9)]
-    assert compared.pasted.startswith("It cannot be pasted: ")
-    np.testing.assert_array_equal(compared.rendered.image, shown.after.image)
-    assert np.abs(compared.control.image.astype(float) - compared.rendered.image).mean() > 1
+    assert compared["pasted"].startswith("It cannot be pasted: ")
+    np.testing.assert_array_equal(compared["rendered"].image, shown.after.image)
+    assert np.abs(compared["control"].image.astype(float) - compared["rendered"].image).mean() > 1
     made = write_files(shown.edited, photograph)
     record = json.loads(Path(made[2]).read_text())
     assert record["rendered_by"]["renderer"] == "diffusion"

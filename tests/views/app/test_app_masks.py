@@ -13,7 +13,7 @@ from PIL import Image
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.downloads import place_of
 from unswayed.masks.sam2 import FILES
-from unswayed.views.app.figures import better_masks, marker
+from unswayed.views.app.figures import drawn, marker
 from unswayed.views.app.photographs import UNDONE, marked, open_upload, undone, uploaded_mask
 from unswayed.views.app.studio import Studio
 
@@ -95,7 +95,7 @@ def test_the_good_segmenter_is_taken_where_its_weights_are_and_else_its_command_
     monkeypatch.setenv("UNSWAYED_CACHE", str(tmp_path))
     without = Studio(["lite:0"])
     assert without.segmenter == "grabcut"
-    assert "<code>unswayed weights fetch masks</code>" in better_masks(without.better)
+    assert "<code>unswayed weights fetch masks</code>" in drawn("better_masks", command=without.better)
     value = onnx.helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, [1, 3, 320, 320])
     answer = onnx.helper.make_tensor_value_info("map", onnx.TensorProto.FLOAT, None)
     node = onnx.helper.make_node("Identity", ["image"], ["map"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -24,6 +24,8 @@ from .photographs import Photograph, open_sample
 T = TypeVar("T")
 # The value of one control of the page; a position is two of them.
 Value: TypeAlias = float | str | bool | None
+# An edit for its switch; the edit and the parameter of a control; and its word for the checkbox beside it.
+Key: TypeAlias = str | tuple[str, ...]
 # {edit: {parameter: value}}
 Values: TypeAlias = Mapping[str, Mapping[str, Value]]
 
@@ -102,32 +104,29 @@ class Group:
     file: str | None = None
 
     @property
-    def slots(self) -> list[Control | None]:
-        """What each value that the page has for this edit belongs to; None for its switch and for words of controls."""
-        slots: list[Control | None] = [None]
+    def keys(self) -> list[Key]:
+        """What each value that the page has for this edit is for: its switch, then each control, and its word."""
+        keys: list[Key] = [self.edit]
         for control in self.controls:
-            slots += [control] if control.word is None else [control, None]
-        return slots
+            keys += [control.key] if control.word is None else [control.key, (*control.key, control.word)]
+        return keys
 
 
 def groups() -> tuple[Group, ...]:
     """Return every edit but controls, including those of other packages, in the order in which they are applied."""
-    shown = []
-    for edit in all_edits().values():
-        if edit.control == edit.name:  # it changes nothing
-            continue
-        controls = tuple(
-            _control(edit, name, field)
-            for name, field in parameters(edit).items()
-            if not field.metadata["hidden"] and not _is_path(field.metadata["allowed"])
-        )
-        shown.append(Group(edit.name, edit.description, controls, next(iter(file_parameters(edit)), None)))
-    return tuple(shown)
+    return tuple(
+        Group(edit.name, edit.description, tuple(_controls(edit)), next(iter(file_parameters(edit)), None))
+        for edit in all_edits().values()
+        if edit.control != edit.name  # a control changes nothing
+    )
 
 
-def _is_path(allowed: object) -> bool:
-    """Whether a parameter is a text that is no description, such as the path of a file on this machine."""
-    return isinstance(allowed, Text) and not allowed.words
+def _controls(edit: type[Edit]) -> Iterator[Control]:
+    for name, field in parameters(edit).items():
+        allowed = field.metadata["allowed"]
+        # A text that is no description, such as the path of a file on this machine, is not for visitors.
+        if not field.metadata["hidden"] and (not isinstance(allowed, Text) or allowed.words):
+            yield _control(edit, name, field)
 
 
 def _control(edit: type[Edit], name: str, field: Field[object]) -> Control:
@@ -151,30 +150,28 @@ def chain_from(values: Values, picture: str | None = None) -> tuple[Edit, ...]:
     >>> chain_from({"position": {"x": 0.0, "y": 1.0}, "size": {"rate": 0.05}})
     (Size(rate=0.05, start=0.25), Position(x=0.0, y=1.0, start=0.25))
     """
-    edits = []
-    for name, given in values.items():
-        edit = EDITS.load(name)
-        edits.append(edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)}))
-    return in_order(edits)
+    chosen = ((EDITS.load(name), given) for name, given in values.items())
+    return in_order(
+        [edit.from_controls({**given, **dict.fromkeys(file_parameters(edit), picture)}) for edit, given in chosen]
+    )
 
 
 def values_from(shown: Sequence[Group], flat: Sequence[Value]) -> dict[str, dict[str, Value]]:
-    """Return the values of the enabled edits, from the page's values in the order of the groups.
+    """Return the values of the enabled edits, from the page's values in the order of the groups and of their keys."""
+    page = _by_key(shown, flat)
 
-    An edit has one value for its switch, then one for each control, and one more if the control has a word.
-    """
-    values = iter(flat)
-    chosen: dict[str, dict[str, Value]] = {}
-    for group in shown:
-        switched = bool(next(values))
-        given = {}
-        for control in group.controls:
-            given[control.parameter] = control.from_page(next(values))
-            if control.word is not None and next(values):
-                given[control.parameter] = control.word
-        if switched:
-            chosen[group.edit] = given
-    return chosen
+    def given(control: Control) -> Value:
+        return control.word if page.get((*control.key, str(control.word))) else control.from_page(page[control.key])
+
+    return {
+        group.edit: {control.parameter: given(control) for control in group.controls}
+        for group in shown
+        if page[group.edit]
+    }
+
+
+def _by_key(shown: Sequence[Group], flat: Sequence[Value]) -> dict[Key, Value]:
+    return dict(zip((key for group in shown for key in group.keys), flat, strict=True))
 
 
 def flat_from(
@@ -188,23 +185,18 @@ def flat_from(
     values: {edit: {parameter: value}} switches an edit on, {edit: None} switches it off and resets its controls to
     `starts`, or to their first values; the other edits stay as they are in `flat`.
     """
-    given = iter(flat)
-    changed: list[Value] = []
-    for group in shown:
-        kept = [next(given) for _ in group.slots]
-        if group.edit not in values:
-            changed += kept
-            continue
+    page = _by_key(shown, flat)
+    for group in [group for group in shown if group.edit in values]:
         wanted = values[group.edit]
-        changed.append(wanted is not None)
+        page[group.edit] = wanted is not None
         for control in group.controls:
             start = starts.get(control.key, control.first)
-            value = start if wanted is None else wanted.get(control.parameter, start)
-            if control.word is None:
-                changed.append(control.on_page(value))
-            else:
-                changed += [control.on_page(start if value == control.word else value), value == control.word]
-    return changed
+            value = (wanted or {}).get(control.parameter, start)
+            is_word = control.word is not None and value == control.word
+            page[control.key] = control.on_page(start if is_word else value)
+            if control.word is not None:
+                page[*control.key, control.word] = is_word
+    return list(page.values())
 
 
 SIDE = 256
@@ -312,11 +304,10 @@ def moved_to(photograph: Photograph, values: Values, text: str) -> tuple[dict[st
 def _shares(points: np.ndarray, middle: np.ndarray) -> tuple[float, float]:
     """Return the position, in shares of the free room, of an outline whose box has its middle there."""
     low, high = box(points)
-    extent = high - low
-    free = 1 - extent
-    first = middle - extent / 2
-    shares = [float(np.clip(first[i] / free[i], 0, 1)) if free[i] > 1e-3 else 0.5 for i in (0, 1)]
-    return round(shares[0], 3), round(shares[1], 3)
+    free = 1 - (high - low)
+    shares = np.clip((middle - (high - low) / 2) / np.maximum(free, 1e-3), 0, 1)
+    x, y = (round(float(share), 3) for share in np.where(free > 1e-3, shares, 0.5))
+    return x, y
 
 
 @dataclass(frozen=True)
@@ -340,5 +331,5 @@ PRESETS = (
 def preset_flat(shown: Sequence[Group], preset: Preset) -> list[Value]:
     """Return the page's values with the changes of a preset and no others."""
     every = {group.edit: preset.values.get(group.edit) for group in shown}
-    empty = [None for group in shown for _ in group.slots]
+    empty = [None for group in shown for _ in group.keys]
     return flat_from(shown, empty, every, own_values(open_sample(preset.sample)))

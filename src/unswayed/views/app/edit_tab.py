@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import gradio as gr
 
@@ -14,8 +15,8 @@ from unswayed.masks import parse_box
 
 from . import figures
 from .controls import PRESETS, Preset, preset_flat
-from .editor import HEAVY, LIGHT, PRIVATE, Component, Editor, data, script
-from .films import search_panel
+from .editor import HEAVY, LIGHT, PRIVATE, Component, Editor, EditorInputs, Updates, data, script
+from .films import SearchPanel
 from .photographs import (
     Photograph,
     found_by,
@@ -46,8 +47,10 @@ def edit_tab(page: Component, studio: Studio) -> None:
         with gr.Column(scale=5, min_width=320, elem_id="stage"):
             result_panel(editor)
         with gr.Column(scale=7, min_width=320):
-            answers_panel(editor)
-            search_panel(editor)
+            # The predictions of the chosen models, which are also those of the answer on the picture.
+            editor.models.render()
+            editor.answers.render()
+            SearchPanel(editor)
             editor.compared.render()
             gr.HTML("<h2>Examples</h2>")
             with gr.Row(elem_id="presets"):
@@ -56,11 +59,16 @@ def edit_tab(page: Component, studio: Studio) -> None:
                 with gr.Column(min_width=280):
                     accordions = changes_panel(editor)
                 with gr.Column(min_width=280):
-                    opened = photograph_panel(page, editor, sample)
+                    begun, opened = photograph_panel(page, editor, sample)
 
-    def preset_opened(preset: Preset) -> tuple[object, ...]:
-        sections = [gr.Accordion(open=group.edit in preset.values) for group in editor.groups]
-        return (*_begun(open_sample(preset.sample)), preset.sample, *preset_flat(editor.groups, preset), *sections)
+    editor.models.input(editor.answered, editor.seen, editor.answers, api_name="answers", **LIGHT)
+    editor.models.input(editor.previewed, editor.given, editor.results, **PRIVATE, **LIGHT)
+
+    def preset_opened(preset: Preset) -> Updates:
+        sections = (gr.Accordion(open=group.edit in preset.values) for group in editor.groups)
+        updates = {**begun(open_sample(preset.sample)), sample: preset.sample}
+        values = editor.set_to(preset_flat(editor.groups, preset))
+        return {**updates, **values, **dict(zip(accordions, sections, strict=True))}
 
     for button, preset in zip(presets, PRESETS, strict=True):
         begin = functools.partial(preset_opened, preset)
@@ -84,10 +92,17 @@ def result_panel(editor: Editor) -> None:
 
     models, photograph, *others = editor.given
     given, outputs = [models, photograph, editor.steps, *others], [*editor.results, working, cancel]
-    rendering.click(editor.rendered, given, outputs, api_name="render", show_progress="hidden", **HEAVY)
+
+    def rendered(
+        request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *others: Any
+    ) -> Iterator[Updates]:
+        work = functools.partial(editor.rendered, EditorInputs.of(models, photograph, *others), int(steps))
+        canceled = "Canceled after {0.done} of {0.total} passes. The result above is the one from before."
+        yield from editor.followed(request, work, working, cancel, "passes", "Loading the network …", canceled)
+
+    rendering.click(rendered, given, outputs, api_name="render", show_progress="hidden", **HEAVY)
     # The picture is settled once nothing new has come for a moment, so that no heat map slows a drag.
-    seen = [editor.photograph, editor.shown, editor.models]
-    editor.pictures.settled(editor.answered, seen, editor.answers, **PRIVATE, **LIGHT)
+    editor.pictures.settled(editor.answered, editor.seen, editor.answers, **PRIVATE, **LIGHT)
     # What a handle wants is read when the event starts: of the events that wait, only the last one is run.
     wanted, latest = gr.Textbox(visible=False), "(...given) => [window.unswayedWanted, ...given.slice(1)]"
     changed = [*editor.flat, *editor.results]
@@ -98,7 +113,6 @@ def result_panel(editor: Editor) -> None:
 def changes_panel(editor: Editor) -> list[Component]:
     """A switch and the controls of every edit, which handles, chips and presets set as well; return the accordions."""
     gr.HTML("<h2>Changes</h2>")
-    moved: list[tuple[Component, Component]] = []
     accordions: list[Component] = []
     for group, (switch, *controls) in zip(editor.groups, editor.parts, strict=True):
         with gr.Accordion(group.edit.replace("-", " "), open=group.edit in editor.begin.values) as accordion:
@@ -107,31 +121,24 @@ def changes_panel(editor: Editor) -> list[Component]:
             if group.edit == editor.picture.elem_id:
                 editor.picture.render()
         accordions.append(accordion)
-        moved += [(control, switch) for control in controls]
     editor.seed.render()
 
     switched = [*(switch.input for switch, *_ in editor.parts), editor.picture.change, editor.seed.input]
     gr.on(switched, editor.previewed, editor.given, editor.results, api_name="preview", **LIGHT)
-    for control, switch in moved:
+    for switch, *controls in editor.parts:
         # Moving a slider also switches its edit on.
         on = f"(...given) => {{ given[{editor.given.index(switch)}] = true; return given; }}"
-        control.input(editor.previewed, editor.given, editor.results, js=on, **PRIVATE, **LIGHT)
-        control.input(None, None, switch, js="() => true", **PRIVATE)
+        for control in controls:
+            control.input(editor.previewed, editor.given, editor.results, js=on, **PRIVATE, **LIGHT)
+            control.input(None, None, switch, js="() => true", **PRIVATE)
     return accordions
 
 
-def answers_panel(editor: Editor) -> None:
-    """The predictions of the chosen models, which are also those of the answer on the picture."""
-    editor.models.render()
-    editor.answers.render()
-    seen = [editor.photograph, editor.shown, editor.models]
-    editor.models.input(editor.answered, seen, editor.answers, api_name="answers", **LIGHT)
-    editor.models.input(editor.previewed, editor.given, editor.results, **PRIVATE, **LIGHT)
-
-
-def photograph_panel(page: Component, editor: Editor, sample: Component) -> list[Component]:
+def photograph_panel(
+    page: Component, editor: Editor, sample: Component
+) -> tuple[Callable[[Photograph], Updates], list[Component]]:
     """An upload, and the mask of its object and its true class; every event opens a photograph or changes it. Return
-    what is set where a photograph is opened."""
+    the function that shows a photograph, and what is set where one is opened."""
     segmenter, better = editor.studio.segmenter, editor.studio.better
     gr.HTML("<h2>Your own photograph</h2>")
     upload = gr.File(label="drop a photograph (up to 50 MB)", elem_id="upload", height=150)
@@ -142,7 +149,7 @@ def photograph_panel(page: Component, editor: Editor, sample: Component) -> list
             automatic = gr.Button("Find the object", size="sm", elem_id="find-object")
             mask = gr.UploadButton("Upload a mask", size="sm", elem_id="upload-mask")
         if better is not None:
-            gr.HTML(figures.better_masks(better), elem_id="better-masks")
+            gr.HTML(figures.drawn("better_masks", command=better), elem_id="better-masks")
         with gr.Accordion("More about the object", open=False):
             box = gr.Textbox(label="box around it, in pixels of the photograph: X,Y,W,H", max_lines=1)
             label = gr.Dropdown(
@@ -152,17 +159,34 @@ def photograph_panel(page: Component, editor: Editor, sample: Component) -> list
                 info="marked in the predictions; needed for an adversarial background",
             )
 
-    def mark(photograph: Photograph, event: gr.EventData) -> tuple[object, ...]:
-        drawn = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
-        begun = _opening(lambda photograph: marked(photograph, drawn, segmenter))(photograph)
-        # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.
-        return (*begun[:2], figures.marker(begun[0]), *begun[3:])
+    def begun(photograph: Photograph) -> Updates:
+        """The photograph, no problem, and its marker, label and tools, which only an uploaded one has."""
+        chosen = UNKNOWN if photograph.label is None else photograph.label
+        drawn = figures.marker(photograph) if photograph.own else ""
+        shown = {editor.photograph: photograph, problem: figures.message(""), marker: drawn, label: chosen}
+        return {**shown, tools: gr.Column(visible=photograph.own)}
 
-    def opened_upload(photograph: Photograph, path: str | None) -> tuple[object, ...]:
+    def opening(action: Callable[..., Photograph]) -> Callable[..., Updates]:
+        """The action as an event: the new photograph, or what was wrong."""
+
+        def event(photograph: Photograph, *given: object) -> Updates:
+            try:
+                return begun(action(photograph, *given))
+            except UserError as error:
+                return {problem: figures.message(str(error), "problem")}
+
+        return event
+
+    def mark(photograph: Photograph, event: gr.EventData) -> Updates:
+        drawn = {name: getattr(event, name, None) for name in ("box", "paint", "add", "undo")}
+        changed = opening(lambda photograph: marked(photograph, drawn, segmenter))(photograph)
+        # The stroke is drawn over the old picture, which is shown again if the stroke had no effect.
+        return changed if marker in changed else {**changed, marker: figures.marker(photograph)}
+
+    def opened_upload(photograph: Photograph, path: str | None) -> Updates:
         """A new photograph begins without the selection and the changes of the old one."""
-        begun = _opening(lambda _: open_upload(str(path), segmenter))(photograph)
-        fresh = begun[0] is not photograph
-        return (*begun, *(("", *editor.cleared()) if fresh else (gr.skip(),) * (1 + len(editor.flat))))
+        changed = opening(lambda _: open_upload(str(path), segmenter))(photograph)
+        return {**changed, sample: "", **editor.set_to(editor.cleared())} if marker in changed else changed
 
     def labeled(photograph: Photograph, chosen: int | None) -> Photograph:
         return replace(photograph, label=None if chosen is None or chosen < 0 else int(chosen))
@@ -176,37 +200,15 @@ def photograph_panel(page: Component, editor: Editor, sample: Component) -> list
         (label.input, labeled, [label], "true_class"),
     ]
     for event, action, inputs, name in openings:
-        editor.follow(event(_opening(action), [editor.photograph, *inputs], opened, api_name=name, **HEAVY))
+        editor.follow(event(opening(action), [editor.photograph, *inputs], opened, api_name=name, **HEAVY))
     every = [*opened, sample, *editor.flat]
     uploaded = {"api_name": "open_photograph", **HEAVY}
     editor.follow(upload.upload(opened_upload, [editor.photograph, upload], every, **uploaded))
     # Clear the upload field for the next photograph.
     upload.upload(None, None, upload, js="() => null", **PRIVATE)
     editor.follow(marker.select(mark, [editor.photograph], opened, **PRIVATE, **HEAVY))
-    editor.follow(page.load(_begun, [editor.photograph], opened, **PRIVATE, **LIGHT))
-    return every
-
-
-PanelValues = tuple[Photograph, object, object, object, object]
-
-
-def _begun(photograph: Photograph) -> PanelValues:
-    """Return the photograph, no problem, and its marker, label and tools, which only an uploaded one has."""
-    label = UNKNOWN if photograph.label is None else photograph.label
-    marker = figures.marker(photograph) if photograph.own else ""
-    return photograph, figures.message(""), marker, label, gr.Column(visible=photograph.own)
-
-
-def _opening(action: Callable[..., Photograph]) -> Callable[..., PanelValues]:
-    """Return the action as an event: the new photograph, or the previous one and what was wrong."""
-
-    def event(photograph: Photograph, *given: object) -> PanelValues:
-        try:
-            return _begun(action(photograph, *given))
-        except UserError as error:
-            return photograph, figures.message(str(error), "problem"), gr.skip(), gr.skip(), gr.skip()
-
-    return event
+    editor.follow(page.load(begun, [editor.photograph], opened, **PRIVATE, **LIGHT))
+    return begun, every
 
 
 ALL = "all"

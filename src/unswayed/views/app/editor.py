@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -33,11 +33,13 @@ from .controls import (
     values_from,
 )
 from .photographs import Photograph, open_sample
-from .stage import Comparison, ModelAnswers, StageContent, preview, render, stage, write_files
+from .stage import ModelAnswers, StageContent, preview, render, stage, write_files
 from .studio import Answer, Canceled, FoundObjects, ObjectPicture, Report, Step, Studio
 
 # gradio gives its components no type that has their events.
 Component: TypeAlias = Any
+# What an event changes; everything else stays as it is.
+Updates: TypeAlias = dict[Component, Any]
 # While one update is running, only the last of the waiting ones is run.
 LIGHT: dict[str, Any] = {"concurrency_limit": 4, "show_progress": "hidden", "trigger_mode": "always_last"}
 # Heavy work is queued: only one visitor at a time renders or opens a photograph.
@@ -83,7 +85,8 @@ class Editor:
 
     photograph: the state with the visitor's `Photograph`; shown: the state with the pictures (before, after), or None;
     parts: of each edit its switch and its controls; flat: all of them in the order in which `values_from` reads them;
-    picture: the file of a background; given: the inputs of a preview, results: its outputs; begin: what is shown first.
+    picture: the file of a background; given: the inputs of a preview, results: its outputs; seen: the inputs of the
+    predictions; begin: what is shown first.
     """
 
     def __init__(self, studio: Studio) -> None:
@@ -115,6 +118,7 @@ class Editor:
             for what in ("picture", "mask", "record")
         ]
         self.given = [self.models, self.photograph, self.picture, self.seed, *self.flat]
+        self.seen = [self.photograph, self.shown, self.models]
         self.results = [self.pictures, self.note, self.shown, self.compared, *self.downloads]
 
     def cleared(self) -> list[Value]:
@@ -129,16 +133,16 @@ class Editor:
         """Return the edits that are switched on."""
         return chain_from(values_from(self.groups, asked.flat), asked.picture)
 
-    def previewed(self, *given: *Given) -> tuple[object, ...]:
+    def previewed(self, *given: *Given) -> Updates:
         """Return the paste preview for the inputs `given`, as `results`."""
         return self._preview(EditorInputs.of(*given))
 
-    def _preview(self, asked: EditorInputs, serial: int | None = None) -> tuple[object, ...]:
+    def _preview(self, asked: EditorInputs, serial: int | None = None) -> Updates:
         try:
             chain = self.chain(asked)
             made = preview(self.studio, asked.photograph, chain, asked.seed)
         except UserError as error:
-            return nothing(error)
+            return self.nothing(error)
         return self._results(asked, chain, made, "after: paste preview" if made.edited else "after", serial=serial)
 
     def _results(
@@ -149,21 +153,29 @@ class Editor:
         caption: str,
         beside: str = "",
         serial: int | None = None,
-    ) -> tuple[object, ...]:
+    ) -> Updates:
         files = [None] * 3 if made.edited is None else write_files(made.edited, asked.photograph, asked.picture)
-        buttons = [gr.DownloadButton(value=path, interactive=path is not None) for path in files]
         said = []
         for name in asked.models:
             with suppress(UserError):  # a model that cannot be opened is named with the predictions
                 said.append(ModelAnswers(name, *self.studio.answers(name, (made.before, made.after))))
         markup = stage(asked.photograph, made, caption, said, chain, asked.seed, serial)
-        return markup, figures.message(made.note), (made.before, made.after), beside, *buttons
+        shown = {self.pictures: markup, self.note: figures.message(made.note), self.shown: (made.before, made.after)}
+        return {**shown, self.compared: beside, **self._files(files)}
+
+    def nothing(self, error: UserError) -> Updates:
+        """Return the results that leave the pictures as they are and say what was wrong."""
+        return {self.note: figures.message(f"Not updated: {error}", "old"), **self._files([None] * 3)}
+
+    def _files(self, paths: Sequence[str | None]) -> Updates:
+        buttons = zip(self.downloads, paths, strict=True)
+        return {button: gr.DownloadButton(value=path, interactive=path is not None) for button, path in buttons}
 
     def _changed(self, asked: EditorInputs, values: Mapping[str, Mapping[str, Value] | None]) -> EditorInputs:
         """Return what is asked with some edits switched on or off, which then start at the object's own values."""
         return replace(asked, flat=flat_from(self.groups, asked.flat, values, own_values(asked.photograph)))
 
-    def begun(self, *given: *Given) -> tuple[object, ...]:
+    def begun(self, *given: *Given) -> Updates:
         """Return the controls and the result for another photograph; what is unchanged starts at its object's values.
 
         A logarithmic slider ends where the frame ends.
@@ -171,31 +183,36 @@ class Editor:
         asked = EditorInputs.of(*given)
         switched = values_from(self.groups, asked.flat)
         changed = self._changed(asked, {group.edit: None for group in self.groups if group.edit not in switched})
-        ends, slots = largest_values(asked.photograph), [slot for group in self.groups for slot in group.slots]
+        ends, keys = largest_values(asked.photograph), [key for group in self.groups for key in group.keys]
+        logs = {control.key: control for group in self.groups for control in group.controls if control.log}
         updates = [
-            gr.HTML(value=value, **_ends(slot, ends)) if slot is not None and slot.log else value
-            for slot, value in zip(slots, changed.flat, strict=True)
+            gr.HTML(value=value, **_ends(logs[key], ends)) if key in logs else value
+            for key, value in zip(keys, changed.flat, strict=True)
         ]
-        return *updates, *self._preview(changed)
+        return {**self.set_to(updates), **self._preview(changed)}
 
-    def dragged(self, wanted: str, *given: *Given) -> tuple[object, ...]:
+    def set_to(self, flat: Sequence[object]) -> Updates:
+        """Return the controls with these values."""
+        return dict(zip(self.flat, flat, strict=True))
+
+    def dragged(self, wanted: str, *given: *Given) -> Updates:
         """Return the controls and the result with the object where a handle was moved to."""
         asked = EditorInputs.of(*given)
         try:
             values, serial = moved_to(asked.photograph, values_from(self.groups, asked.flat), wanted)
         except UserError as error:
-            return (*(gr.skip() for _ in asked.flat), *nothing(error))
+            return self.nothing(error)
         changed = self._changed(asked, values)
-        updates = (new if new != old else gr.skip() for new, old in zip(changed.flat, asked.flat, strict=True))
-        return *updates, *self._preview(changed, serial)
+        parts = zip(self.flat, changed.flat, asked.flat, strict=True)
+        return {**{part: new for part, new, old in parts if new != old}, **self._preview(changed, serial)}
 
-    def reset(self, event: gr.EventData, *given: *Given) -> tuple[object, ...]:
+    def reset(self, event: gr.EventData, *given: *Given) -> Updates:
         """Return the seed, the controls and the result without the change of a chip, or without any for `reset all`."""
         asked, name = EditorInputs.of(*given), str(getattr(event, "edit", ""))
         changed = self._changed(asked, {group.edit: None for group in self.groups if name in ("", group.edit)})
         if name in ("", "seed"):
             changed = replace(changed, seed=0)
-        return changed.seed, *changed.flat, *self._preview(changed)
+        return {self.seed: changed.seed, **self.set_to(changed.flat), **self._preview(changed)}
 
     def answered(
         self, photograph: Photograph, shown: tuple[ObjectPicture, ObjectPicture] | None, models: Sequence[str]
@@ -222,45 +239,52 @@ class Editor:
             parts.append(Markup("<details><summary>Where the model looks</summary>{}</details>").format(maps))
         return joined(*parts)
 
-    def rendered(
-        self, request: gr.Request, models: Sequence[str], photograph: Photograph, steps: float, *others: Any
-    ) -> Iterator[tuple[object, ...]]:
-        """Yield the progress of a rendering, then its result: `results`, the progress, Cancel."""
-        asked, unchanged = EditorInputs.of(models, photograph, *others), (gr.skip(),) * len(self.results)
+    def rendered(self, asked: EditorInputs, steps: int, report: Report) -> Updates:
+        """Return the changes rendered with diffusion, their preview and their control: `results`."""
+        try:
+            chain = self.chain(asked)
+            made, compared = render(self.studio, asked.photograph, chain, asked.seed, steps, report)
+            images = {name: image for name, image in compared.items() if not isinstance(image, str)}
+            said: dict[str, list[str]] = {name: [] for name in images}
+            for model in asked.models:
+                with suppress(UserError):  # the predictions below say why
+                    answers = self.studio.answers(model, list(images.values()))
+                    for name, answer in zip(images, answers, strict=True):
+                        said[name].append(f"{model}: {answer.best_words}")
+            beside = figures.drawn("side_by_side", compared=compared, said=said)
+            return self._results(asked, chain, made, "after: rendered with diffusion", beside)
+        except UserError as error:
+            return self.nothing(error)
+
+    def followed(
+        self,
+        request: gr.Request,
+        work: Callable[[Report], Updates],
+        line: Component,
+        cancel: Component,
+        unit: str,
+        begins: str = "Searching …",
+        canceled: str = "Canceled.",
+        seen: Callable[[Step], Updates] = lambda _: {},
+    ) -> Iterator[Updates]:
+        """Yield the progress of a visitor's job in a line with a Cancel button, then what it changes.
+
+        canceled: what is said of the last step of a canceled job; seen: what else a step changes.
+        """
         last, note = Step(0, 0, 0.0), ""
 
-        def told(step: Step) -> tuple[object, ...]:
+        def told(step: Step) -> Updates:
             nonlocal last
             last = step
-            return *unchanged, figures.drawn("progress", step=step, unit="passes"), gr.Button(visible=True)
+            return {line: figures.drawn("progress", step=step, unit=unit), **shown, **seen(step)}
 
-        def work(report: Report) -> tuple[tuple[Edit, ...], StageContent, Comparison]:
-            chain = self.chain(asked)
-            return chain, *render(self.studio, photograph, chain, asked.seed, int(steps), report)
-
-        yield *unchanged, figures.message("Loading the network …"), gr.Button(visible=True)
+        shown = {cancel: gr.Button(visible=True)}
+        yield {line: figures.message(begins), **shown}
         try:
-            chain, made, compared = yield from self.studio.jobs.followed(str(request.session_hash), work, told)
-            said = self._prediction_lines(models, compared)
-            beside = figures.drawn("side_by_side", compared=vars(compared), said=said)
-            result = self._results(asked, chain, made, "after: rendered with diffusion", beside)
+            changed = yield from self.studio.jobs.followed(str(request.session_hash), work, told)
         except Canceled:
-            result = unchanged
-            note = f"Canceled after {last.done} of {last.total} passes. The result above is the one from before."
-        except UserError as error:
-            result = nothing(error)
-        yield *result, figures.message(note), gr.Button(visible=False)
-
-    def _prediction_lines(self, models: Sequence[str], compared: Comparison) -> dict[str, list[str]]:
-        """Return each model's prediction for each picture of the comparison, in a line."""
-        images = {name: image for name, image in vars(compared).items() if not isinstance(image, str)}
-        said: dict[str, list[str]] = {name: [] for name in images}
-        for model in models:
-            with suppress(UserError):  # the predictions below say why
-                answers = self.studio.answers(model, list(images.values()))
-                for name, answer in zip(images, answers, strict=True):
-                    said[name].append(f"{model}: {answer.best_words}")
-        return said
+            changed, note = {}, canceled.format(last)
+        yield {line: figures.message(note), cancel: gr.Button(visible=False), **changed}
 
     def cancel(self, request: gr.Request) -> None:
         """Stop the visitor's job."""
@@ -271,12 +295,6 @@ class Editor:
         button = gr.Button("Cancel", variant="stop", visible=False, elem_id=name, min_width=80)
         button.click(self.cancel, None, None, queue=False, show_progress="hidden", **PRIVATE)
         return button
-
-
-def nothing(error: UserError) -> tuple[object, ...]:
-    """Return the results that leave the pictures as they are and say what was wrong."""
-    closed = [gr.DownloadButton(value=None, interactive=False) for _ in range(3)]
-    return gr.skip(), figures.message(f"Not updated: {error}", "old"), gr.skip(), gr.skip(), *closed
 
 
 def _components(group: Group, values: Iterator[object], ends: Mapping[tuple[str, str], float]) -> list[Component]:

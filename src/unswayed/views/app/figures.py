@@ -45,12 +45,6 @@ def marker(photograph: Photograph) -> Markup:
     return drawn("marker", photograph=photograph, drawn=data_address(shown, MARKER_SIDE), **told)
 
 
-def better_masks(command: str) -> Markup:
-    """Return the line that says which command gets a better segmenter than GrabCut."""
-    words = "Objects are found by GrabCut. For better masks, run <code>{}</code> and restart this page."
-    return Markup(f'<p class="quiet">{words}</p>').format(command)
-
-
 def found_pair(model: str, pictures: Sequence[ObjectPicture], answers: Sequence[FoundObjects]) -> Markup:
     """Return both pictures with the outline of the object and what a detector or segmenter found, in words below."""
     shown = [

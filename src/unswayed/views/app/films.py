@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TypeAlias
 
 import gradio as gr
@@ -23,18 +22,18 @@ from unswayed.evaluation.fragility import (
     find_direction,
     find_smallest,
     fragility_profile,
-    subject_of,
 )
+from unswayed.rendering.layers import Renderer
 from unswayed.rendering.photograph import render_chain
 from unswayed.scene import frame
 from unswayed.views.text import data_address, percent, plural
 
 from . import figures
 from .controls import Value
-from .editor import HEAVY, PRIVATE, Component, Editor, EditorInputs, data, script
+from .editor import HEAVY, PRIVATE, Component, Editor, EditorInputs, Updates, data, script
 from .photographs import Photograph
 from .stage import framed, needs_network, request_of, write_gif
-from .studio import Canceled, Report, Step, Studio, remembered_removal
+from .studio import Report, Step, Studio, remembered_removal
 
 MEANING = (
     "A bar shows how far an attribute was changed until the prediction changed: 0 % is the photograph, 100 % the end "
@@ -109,149 +108,135 @@ def subject(
         raise UserError("the background needs a network and cannot be pasted", allowed="a search with diffusion")
     scene, request = photograph.scene, request_of((), photograph, seed, steps)
     remove = remembered_removal(request.removal)
-    pasted = None if steps is not None else subject_of(request, scene, remove=remove)
+    paste = None if steps is not None else request.open_renderer()
 
     def make(edits: tuple[Edit, ...]) -> np.ndarray:
         check()
         if not edits:
             return framed(photograph).image
-        if pasted is not None:
-            return pasted.make(edits)
         asked = replace(request, chain=edits)
-        return studio.rendered(
-            asked, lambda renderer: render_chain(asked, scene, renderer, remove)[2].image, lambda *_: check()
-        )
+
+        def work(renderer: Renderer) -> np.ndarray:
+            return render_chain(asked, scene, renderer, remove)[2].image
+
+        return work(paste) if paste is not None else studio.rendered(asked, work, lambda *_: check())
 
     return Subject(make, frame(scene).pixel_rate)
 
 
 DIFFUSION = "diffusion"
-Outputs = Iterator[tuple[object, ...]]
 # The inputs of an event as the page sends them: photograph, how it is rendered, steps of diffusion, models, and the
 # rest: the file of a background, the seed, the values of the controls.
 Rest: TypeAlias = tuple[str | None, float | None, *tuple[Value, ...]]
 Given: TypeAlias = tuple[Photograph, str, float, Sequence[str], *Rest]
 
 
-def search_panel(editor: Editor) -> None:
-    """Build the panel of searches, sweeps and profiles inside the open gradio context, and connect its events."""
-    gr.HTML("<h2>Smallest change</h2>")
-    with gr.Row():
-        changes = list(directions())
-        direction = gr.Dropdown(changes, value=changes[0], label="change to try", elem_id="direction", min_width=200)
-        means = gr.Radio(["paste preview", DIFFUSION], value="paste preview", label="rendered by", min_width=200)
-    with gr.Row():
-        searching = gr.Button("Find the smallest change", elem_id="search", size="sm", min_width=120)
-        sweeping = gr.Button("Sweep over all levels", elem_id="sweep", size="sm", min_width=120)
-        profiling = gr.Button("Try all changes", elem_id="fragility", size="sm", min_width=120)
-        cancel = editor.cancel_button("cancel-search")
-    gr.HTML(
-        "<p class='quiet'>The first two keep your other changes and ask the first model. The third starts from the "
-        "photograph, makes one change at a time and asks every model.</p>"
-    )
-    working = gr.HTML(elem_id="searching")
-    drawn = "<section class='film'></section>"
-    strip = gr.HTML("null", elem_id="found", html_template=drawn, js_on_load=script("filmstrip.js"))
-    gif = gr.DownloadButton("Download GIF", visible=False, elem_id="download-gif", size="sm")
-    profile: Component = gr.HTML(elem_id="profile", js_on_load=script("profile.js"))
+class SearchPanel:
+    """The panel of searches, sweeps and profiles, built inside the open gradio context, and what its events do."""
 
-    def searched(request: gr.Request, change: str, *given: *Given) -> Outputs:
-        yield from Search(editor, request, *given).filmed(True, change)
+    def __init__(self, editor: Editor) -> None:
+        self.editor, changes = editor, list(directions())
+        gr.HTML("<h2>Smallest change</h2>")
+        with gr.Row():
+            direction = gr.Dropdown(
+                changes, value=changes[0], label="change to try", elem_id="direction", min_width=200
+            )
+            means = gr.Radio(["paste preview", DIFFUSION], value="paste preview", label="rendered by", min_width=200)
+        with gr.Row():
+            searching = gr.Button("Find the smallest change", elem_id="search", size="sm", min_width=120)
+            sweeping = gr.Button("Sweep over all levels", elem_id="sweep", size="sm", min_width=120)
+            profiling = gr.Button("Try all changes", elem_id="fragility", size="sm", min_width=120)
+            self.cancel = editor.cancel_button("cancel-search")
+        gr.HTML(
+            "<p class='quiet'>The first two keep your other changes and ask the first model. The third starts from the "
+            "photograph, makes one change at a time and asks every model.</p>"
+        )
+        self.working: Component = gr.HTML(elem_id="searching")
+        drawn = "<section class='film'></section>"
+        self.film: Component = gr.HTML("null", elem_id="found", html_template=drawn, js_on_load=script("filmstrip.js"))
+        self.gif: Component = gr.DownloadButton("Download GIF", visible=False, elem_id="download-gif", size="sm")
+        self.profile: Component = gr.HTML(elem_id="profile", js_on_load=script("profile.js"))
 
-    def swept(request: gr.Request, change: str, *given: *Given) -> Outputs:
-        yield from Search(editor, request, *given).filmed(False, change)
+        models, photograph, *others = editor.given
+        given = [photograph, means, editor.steps, models, *others]
+        film, quiet = [self.film, self.gif, self.working, self.cancel], {**HEAVY, "show_progress": "hidden"}
+        searching.click(self.searched, [direction, *given], film, api_name="smallest_change", **quiet)
+        sweeping.click(self.swept, [direction, *given], film, api_name="sweep", **quiet)
+        bars = [self.profile, self.working, self.cancel]
+        profiling.click(self.profiled, given, bars, api_name="fragility", **quiet)
+        in_sight = "() => document.getElementById('found').scrollIntoView({ block: 'start' })"
+        pressed = self.profile.select(self.pressed, given, film, **PRIVATE, **quiet)
+        pressed.then(None, None, None, js=in_sight, **PRIVATE)
 
-    def profiled(request: gr.Request, *given: *Given) -> Outputs:
-        yield from Search(editor, request, *given).profiled()
+    def searched(self, request: gr.Request, change: str, *given: *Given) -> Iterator[Updates]:
+        yield from self._filmed(request, given, True, change)
 
-    def pressed(request: gr.Request, event: gr.EventData, *given: *Given) -> Outputs:
+    def swept(self, request: gr.Request, change: str, *given: *Given) -> Iterator[Updates]:
+        yield from self._filmed(request, given, False, change)
+
+    def pressed(self, request: gr.Request, event: gr.EventData, *given: *Given) -> Iterator[Updates]:
         change, model = (str(getattr(event, name, "")) for name in ("change", "model"))
-        yield from Search(editor, request, *given).filmed(True, change, model)
+        yield from self._filmed(request, given, True, change, model)
 
-    models, photograph, *others = editor.given
-    given = [photograph, means, editor.steps, models, *others]
-    film = [strip, gif, working, cancel]
-    quiet = {**HEAVY, "show_progress": "hidden"}
-    searching.click(searched, [direction, *given], film, api_name="smallest_change", **quiet)
-    sweeping.click(swept, [direction, *given], film, api_name="sweep", **quiet)
-    profiling.click(profiled, given, [profile, working, cancel], api_name="fragility", **quiet)
-    in_sight = "() => document.getElementById('found').scrollIntoView({ block: 'start' })"
-    profile.select(pressed, given, film, **PRIVATE, **quiet).then(None, None, None, js=in_sight, **PRIVATE)
-
-
-class Search:
-    """What a visitor asks for, from the inputs of the panel; steps: of diffusion, None for pasting."""
-
-    def __init__(
-        self,
-        editor: Editor,
-        request: gr.Request,
-        photograph: Photograph,
-        means: str,
-        steps: float,
-        models: Sequence[str],
-        *others: *Rest,
-    ) -> None:
-        self.editor, self.asked = editor, EditorInputs.of(models, photograph, *others)
-        self.steps = int(steps) if means == DIFFUSION else None
-        self.followed = partial(editor.studio.jobs.followed, str(request.session_hash))
-
-    def subject(self, report: Report, chain: tuple[Edit, ...] = ()) -> Subject:
-        """Return the photograph as the subject of a search; chain: the edits that stay switched on."""
-        asked, studio = self.asked, self.editor.studio
-        if not asked.models:
-            raise UserError("no model is chosen", allowed="one of the list of models")
-        return subject(studio, asked.photograph, chain, seed=asked.seed, steps=self.steps, check=report.check)
-
-    def filmed(self, smallest: bool, change: str, model: str | None = None) -> Outputs:
-        """Yield the progress of a search for the smallest change or of a sweep, then its film: film, GIF, bar, Cancel.
+    def _filmed(
+        self, request: gr.Request, given: Given, smallest: bool, change: str, model: str | None = None
+    ) -> Iterator[Updates]:
+        """Yield the progress of a search for the smallest change or of a sweep, then its film and GIF.
 
         model: of a bar of the profile, which starts from the photograph itself; None for the first chosen one.
         """
 
-        def work(report: Report) -> tuple[str, Strip]:
-            direction, chain = find_direction(change), self.editor.chain(self.asked) if model is None else ()
-            photograph, name = self.subject(report, chain), model or self.asked.models[0]
-            asked = self.editor.studio.predictor(name)
-            if smallest:
-                result = find_smallest(photograph, asked, direction, chain, progress=report)
-                return filmstrip(result.strip, result.model, result.sentence, result.turn), result.strip
-            strip = change_strip(photograph, asked, direction, chain, progress=report)
-            return swept_film(strip, name), strip
+        def work(report: Report) -> Updates:
+            try:
+                direction, asked = find_direction(change), _asked(*given)
+                chain = self.editor.chain(asked) if model is None else ()
+                photograph, name = self._subject(given, report, chain), model or asked.models[0]
+                predictor = self.editor.studio.predictor(name)
+                if smallest:
+                    result = find_smallest(photograph, predictor, direction, chain, progress=report)
+                    strip, film = result.strip, filmstrip(result.strip, result.model, result.sentence, result.turn)
+                else:
+                    strip = change_strip(photograph, predictor, direction, chain, progress=report)
+                    film = swept_film(strip, name)
+                path = write_gif(strip, asked.photograph)
+            except UserError as error:
+                problem = figures.message(str(error), "problem")
+                return {self.film: "null", self.gif: gr.DownloadButton(visible=False), self.working: problem}
+            return {self.film: film, self.gif: gr.DownloadButton(value=path, visible=True)}
 
-        def told(step: Step) -> tuple[object, ...]:
-            return gr.skip(), gr.skip(), figures.drawn("progress", step=step, unit="pictures"), gr.Button(visible=True)
+        return self.editor.followed(request, work, self.working, self.cancel, "pictures")
 
-        yield gr.skip(), gr.skip(), figures.message("Searching …"), gr.Button(visible=True)
-        closed = gr.Button(visible=False)
-        try:
-            film, strip = yield from self.followed(work, told)
-            yield film, gr.DownloadButton(value=write_gif(strip, self.asked.photograph), visible=True), "", closed
-        except Canceled:
-            yield gr.skip(), gr.skip(), figures.message("Canceled."), closed
-        except UserError as error:
-            yield "null", gr.DownloadButton(visible=False), figures.message(str(error), "problem"), closed
+    def profiled(self, request: gr.Request, *given: *Given) -> Iterator[Updates]:
+        """Yield the fragility profile as far as it is known."""
+        models, done = _asked(*given).models, list[SmallestChange]()
+        total = len(directions()) * len(models)
 
-    def profiled(self) -> Outputs:
-        """Yield the fragility profile as far as it is known: bars, progress, Cancel."""
-        total, done = len(directions()) * len(self.asked.models), list[SmallestChange]()
+        def work(report: Report) -> Updates:
+            try:
+                predictors = map(self.editor.studio.predictor, models)
+                for result in fragility_profile(self._subject(given, report), predictors, directions().values()):
+                    done.append(result)
+                    report(len(done), total)
+            except UserError as error:
+                return {self.profile: "", self.working: figures.message(str(error), "problem")}
+            return {}
 
-        def work(report: Report) -> None:
-            models = map(self.editor.studio.predictor, self.asked.models)
-            for result in fragility_profile(self.subject(report), models, directions().values()):
-                done.append(result)
-                report(len(done), total)
+        def seen(step: Step) -> Updates:
+            return {self.profile: profile_bars(done[: step.done], total)}
 
-        def told(step: Step) -> tuple[object, ...]:
-            bar = figures.drawn("progress", step=step, unit="searches")
-            return profile_bars(done[: step.done], total), bar, gr.Button(visible=True)
+        yield seen(Step(0, total, 0.0))
+        canceled = f"Canceled after {{0.done}} of {total} searches."
+        shown = self.working, self.cancel
+        yield from self.editor.followed(request, work, *shown, "searches", canceled=canceled, seen=seen)
 
-        yield profile_bars((), total), figures.message("Searching …"), gr.Button(visible=True)
-        closed = gr.Button(visible=False)
-        try:
-            yield from self.followed(work, told)
-            yield gr.skip(), "", closed
-        except Canceled:
-            yield gr.skip(), figures.message(f"Canceled after {len(done)} of {total} searches."), closed
-        except UserError as error:
-            yield "", figures.message(str(error), "problem"), closed
+    def _subject(self, given: Given, report: Report, chain: tuple[Edit, ...] = ()) -> Subject:
+        """Return the photograph as the subject of a search; chain: the edits that stay switched on."""
+        asked, (_, means, steps, *_) = _asked(*given), given
+        if not asked.models:
+            raise UserError("no model is chosen", allowed="one of the list of models")
+        used = int(steps) if means == DIFFUSION else None
+        return subject(self.editor.studio, asked.photograph, chain, seed=asked.seed, steps=used, check=report.check)
+
+
+def _asked(photograph: Photograph, _: str, __: float, models: Sequence[str], *others: *Rest) -> EditorInputs:
+    return EditorInputs.of(models, photograph, *others)

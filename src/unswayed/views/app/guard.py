@@ -12,10 +12,10 @@ import hmac
 import json
 import sys
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote, urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -114,6 +114,8 @@ class Guard:
                 # gradio asks for its own page when it starts, and takes 401 for a page that asks for a password.
                 raise RequestRefused(401, "Open the page with the token in its address, as the command printed it.")
             await self._checked(request, receive, sent)
+        except ClientDisconnect:
+            return
         except Exception as error:
             if begun:
                 raise
@@ -137,9 +139,9 @@ class Guard:
         if reaches_outside(path):
             raise RequestRefused(403, "This page fetches nothing from other hosts.")
         if upload:
-            receive = _bounded(receive, kinds[0])
+            receive = _bounded(receive, MOST_UPLOAD, _text_counter(kinds[0]))
         elif request.method not in ("GET", "HEAD"):
-            body = await _body(receive)
+            body = await Request(scope, _bounded(receive, MOST_JSON)).body()
             if names_an_address(body):
                 raise RequestRefused(403, "This page fetches nothing from other hosts.")
             if path.endswith("/queue/join") and not self.unread.may_ask(_session(body)):
@@ -170,11 +172,30 @@ class Guard:
         return self.token is not None and any(hmac.compare_digest(token.encode(), expected) for token in given)
 
 
-def _bounded(receive: Receive, kind: str) -> Receive:
-    """A receiver that ends an upload which is too large or too slow, or has too much text beside its files."""
+def _bounded(receive: Receive, most: int, look: Callable[[bytes], object] = len) -> Receive:
+    """A receiver that ends a request which is too large or too slow; look: sees each part and may refuse it."""
+    size = 0
+
+    async def bounded() -> Message:
+        nonlocal size
+        try:
+            message = await asyncio.wait_for(receive(), PATIENCE)
+            size += len(message.get("body", b""))
+            look(message.get("body", b""))
+        except (TimeoutError, ValueError):  # or no multipart at all
+            size = most + 1
+        if size > most:
+            raise RequestRefused(413, "The request is too large or too slow.")
+        return message
+
+    return bounded
+
+
+def _text_counter(kind: str) -> Callable[[bytes], object]:
+    """A function that takes the parts of an upload and raises ValueError for too much text beside its files."""
     from python_multipart.multipart import MultipartParser, parse_options_header
 
-    size, text, is_file = 0, 0, False
+    text, is_file = 0, False
     name, value = bytearray(), bytearray()  # of a header of a part, which may arrive in pieces
 
     def begins() -> None:
@@ -191,8 +212,10 @@ def _bounded(receive: Receive, kind: str) -> Receive:
     def content(_: bytes, start: int, end: int) -> None:
         nonlocal text
         text += 0 if is_file else end - start
+        if text > MOST_TEXT:
+            raise ValueError
 
-    parser = MultipartParser(
+    return MultipartParser(
         parse_options_header(kind)[1].get(b"boundary", b""),
         {
             "on_part_begin": begins,
@@ -201,22 +224,7 @@ def _bounded(receive: Receive, kind: str) -> Receive:
             "on_header_end": header_ends,
             "on_part_data": content,
         },
-    )
-
-    async def bounded() -> Message:
-        nonlocal size
-        refused = RequestRefused(413, "The upload is too large or too slow.")
-        try:
-            message = await asyncio.wait_for(receive(), PATIENCE)
-            size += len(message.get("body", b""))
-            parser.write(message.get("body", b""))
-        except (TimeoutError, ValueError):  # or no multipart at all
-            raise refused from None
-        if size > MOST_UPLOAD or text > MOST_TEXT:
-            raise refused
-        return message
-
-    return bounded
+    ).write
 
 
 def reaches_outside(path: str) -> bool:
@@ -235,47 +243,23 @@ def names_an_address(body: bytes) -> bool:
     >>> names_an_address(b'{"data": [{"path": "https://example.org/a.png"}]}')
     True
     """
-    waiting = [_parsed(body)]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            path = value.get("path")
-            if isinstance(path, str) and path.strip().lower().startswith(("http:", "https:")):
-                return True
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-    return False
+    addresses = []
 
+    def look(value: dict[str, object]) -> None:
+        if str(value.get("path")).strip().lower().startswith(("http:", "https:")):
+            addresses.append(value)
 
-def _parsed(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(body, object_hook=look)
+    return bool(addresses)
 
 
 def _session(body: bytes) -> str:
     """The session that a question comes from; an empty text if it names none."""
-    given = _parsed(body)
-    return str(given.get("session_hash"))[:100] if isinstance(given, dict) else ""
-
-
-async def _body(receive: Receive) -> bytes:
-    """The whole body; refused where it is larger or slower than a request may be."""
-    body, more = bytearray(), True
-    while more:
-        try:
-            message = await asyncio.wait_for(receive(), PATIENCE)
-        except TimeoutError:
-            raise RequestRefused(413, "The request is too large.") from None
-        if message["type"] != "http.request":
-            break
-        body += message.get("body", b"")
-        if len(body) > MOST_JSON:
-            raise RequestRefused(413, "The request is too large.")
-        more = message.get("more_body", False)
-    return bytes(body)
+    with contextlib.suppress(ValueError, RecursionError):
+        given = json.loads(body)
+        return str(given.get("session_hash"))[:100] if isinstance(given, dict) else ""
+    return ""
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

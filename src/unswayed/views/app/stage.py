@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import cv2
 import numpy as np
@@ -86,13 +87,8 @@ def preview(studio: Studio, photograph: Photograph, chain: tuple[Edit, ...], see
     return StageContent(before, seen(edited, photograph), kept, waiting, edited.placement)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """The same chain made in two ways, and its control: pictures, or why there is none."""
-
-    pasted: ObjectPicture | str
-    rendered: ObjectPicture
-    control: ObjectPicture | str
+# The same chain `pasted` and `rendered`, and its `control`: pictures, or why there is none.
+Comparison: TypeAlias = dict[str, ObjectPicture | str]
 
 
 def render(
@@ -136,7 +132,7 @@ def render(
         pasted: ObjectPicture | str = seen(studio.edit(request_of(chain, photograph, seed), photograph), photograph)
     except UserError as error:
         pasted = f"It cannot be pasted: {error.given}."
-    compared = Comparison(pasted, picture, others[0] if others else missing)
+    compared: Comparison = {"pasted": pasted, "rendered": picture, "control": others[0] if others else missing}
     return StageContent(framed(photograph), picture, made[0], note, made[0].placement), compared
 
 

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,8 +40,7 @@ from .photographs import Photograph
 
 T = TypeVar("T")
 Event = TypeVar("Event")
-Progress = Callable[[int, int], None]
-"""Called with the number of steps done and in total."""
+Progress = Callable[[int, int], None]  # called with the number of steps done and in total
 
 
 class Canceled(Exception):
@@ -75,8 +74,9 @@ class Step:
 class Report:
     """What a job calls after each step, with the number of steps done and in total."""
 
-    stop: threading.Event
-    tell: Callable[[int, int], None]
+    stop: threading.Event = field(default_factory=threading.Event)
+    steps: queue.SimpleQueue[Step | None] = field(default_factory=queue.SimpleQueue)
+    began: float = field(default_factory=time.monotonic)
 
     def check(self) -> None:
         """Raise Canceled if the visitor canceled the job."""
@@ -85,7 +85,7 @@ class Report:
 
     def __call__(self, done: int, total: int) -> None:
         self.check()
-        self.tell(done, total)
+        self.steps.put(Step(done, total, time.monotonic() - self.began))
 
 
 class Jobs:
@@ -108,23 +108,18 @@ class Jobs:
 
         The work calls the report that it is given after each step, and a call after the cancellation ends the work.
         """
-        began = time.monotonic()
-        steps: queue.SimpleQueue[Step | None] = queue.SimpleQueue()
         self.cancel(visitor)
-        stop = self._stops[visitor] = threading.Event()
-
-        def tell(done: int, total: int) -> None:
-            steps.put(Step(done, total, time.monotonic() - began))
-
-        future = self._thread.submit(contextvars.copy_context().run, work, Report(stop, tell))
-        future.add_done_callback(lambda _: steps.put(None))
+        report = Report()
+        self._stops[visitor] = report.stop
+        future = self._thread.submit(contextvars.copy_context().run, work, report)
+        future.add_done_callback(lambda _: report.steps.put(None))
         try:
-            while (step := steps.get()) is not None:
+            while (step := report.steps.get()) is not None:
                 yield show(step)
         finally:
             # If the visitor left, this generator is closed here, and nobody needs the result.
-            stop.set()
-            if self._stops.get(visitor) is stop:
+            report.stop.set()
+            if self._stops.get(visitor) is report.stop:
                 del self._stops[visitor]
         return future.result()
 

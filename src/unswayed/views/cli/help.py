@@ -136,8 +136,5 @@ class Group(TyperGroup):
             self.commands[name] = command_of(name, getattr(file, function), help, Command)
         return self.commands.get(name)
 
-    def list_commands(self, ctx: object) -> list[str]:
-        return list(self.commands)
-
     def format_help(self, ctx: Any, formatter: object) -> None:
         print_help(self, ctx, {"Options": records(self.get_params(ctx), ctx), **COMMANDS})
