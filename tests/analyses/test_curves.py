@@ -82,25 +82,25 @@ def test_half_way_intervals_hold_the_truth():
 def test_the_fit_is_the_maximum_of_the_likelihood():
     x = np.linspace(-2, 2, 7)
     right, n = np.array([3, 5, 12, 30, 41, 44, 46]), np.full(7, 50)
-    fit = fit_logistic(x, right, n, chance=0.02)
+    fit = fit_logistic(x, right, n)
 
     def loss(theta):
-        share = expit(-theta[2])
-        p = np.clip(0.02 + 0.98 * share * expit(np.exp(theta[1]) * (x - theta[0])), 1e-9, 1 - 1e-9)
-        # The weak prior of half an answer at the ceiling, half of it right.
-        return -(right * np.log(p) + (n - right) * np.log1p(-p)).sum() - 0.25 * np.log(share * (1 - share))
+        ceiling, of_ceiling = expit(-theta[2]), expit(theta[3])
+        floor = ceiling * of_ceiling
+        p = np.clip(floor + (ceiling - floor) * expit(np.exp(theta[1]) * (x - theta[0])), 1e-9, 1 - 1e-9)
+        # The weak prior of half an answer at either end, half of it right.
+        prior = sum(0.25 * np.log(share * (1 - share)) for share in (ceiling, of_ceiling))
+        return -(right * np.log(p) + (n - right) * np.log1p(-p)).sum() - prior
 
+    options = {"maxiter": 8000, "xatol": 1e-7, "fatol": 1e-9}
+    starts = [[halfway, slope, -2.0, -3.0] for halfway in (-0.5, 0.5) for slope in (0, 1)]
     best = min(
-        (
-            minimize(loss, [a, b, -2.0], method="Nelder-Mead", options={"maxiter": 4000, "xatol": 1e-7, "fatol": 1e-9})
-            for a in (-0.5, 0.5)
-            for b in (0, 1)
-        ),
-        key=lambda one: one.fun,
+        (minimize(loss, start, method="Nelder-Mead", options=options) for start in starts), key=lambda one: one.fun
     )
     assert fit.halfway[0] == pytest.approx(best.x[0], abs=1e-3)
     assert fit.slope[0] == pytest.approx(np.exp(best.x[1]), rel=1e-2)
-    assert fit.ceiling[0] == pytest.approx(0.02 + 0.98 * expit(-best.x[2]), abs=1e-3)
+    assert fit.ceiling[0] == pytest.approx(expit(-best.x[2]), abs=1e-3)
+    assert fit.floor[0] == pytest.approx(expit(-best.x[2]) * expit(best.x[3]), abs=1e-3)
 
 
 def test_many_fits_at_once_are_the_fits_one_by_one():

@@ -58,30 +58,25 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
     return pl.DataFrame(rows, schema=_CURVE, infer_schema_length=None)
 
 
-def curve_fits(
-    predictions: Predictions, *, facts: Facts | None = None, chance: float | None = None, **how: Unpack[Resampling]
-) -> pl.DataFrame:
+def curve_fits(predictions: Predictions, *, facts: Facts | None = None, **how: Unpack[Resampling]) -> pl.DataFrame:
     """Return one row per model and sweep: the fitted curve and its halfway level.
 
     Halfway means midway between the floor and the ceiling of the fitted curve, not an accuracy of one half. half_lost
     is where the fitted accuracy is half of that on the originals, with its interval; null outside the levels.
     halfway, low and high are on the attribute's own scale, over photographs resampled as a whole; they are null where
     they lie outside the levels of the sweep, where accuracy is flat, or where its ceiling was not seen
-    (`tells_halfway`). chance: fixes the floor; None fits it. Sweeps of fewer than five levels (four with a fixed
-    floor) have no fit.
+    (`tells_halfway`). Sweeps of fewer than five levels have no fit.
     """
-    if chance is not None and not 0 <= chance < 1:
-        raise UserError(f"the chance is {chance}", allowed="from 0 to below 1")
     settings, rows = IntervalSettings(**how), []
     for outcomes, sweep, _ in each_sweep(predictions, facts):
-        if len(sweep.levels) < FIT_LEVELS - (chance is not None):
+        if len(sweep.levels) < FIT_LEVELS:
             continue
         right, n, original = resampled_counts(outcomes, sweep, settings)
         axis = sweep.axis()
-        fit = fit_logistic(axis, right, n, chance)
+        fit = fit_logistic(axis, right, n)
         half_lost = fit.crossing(original / 2)
         ends = [float(end) for end in (fit.halfway[0], *percentiles(fit.halfway[1:], settings.level))]
-        known = axis[0] <= ends[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], chance, settings.level)
+        known = axis[0] <= ends[0] <= axis[-1] and tells_halfway(axis, right[0], n[0], settings.level)
         row = {"model": outcomes.model, **sweep.entries, "n": int(n[0].max())}
         row |= sweep.on_scale(ends, ("halfway", "low", "high")) if known else {}
         ends = [float(half_lost[0]), *_interval(half_lost[1:], settings.level)]

@@ -1,7 +1,6 @@
 """The psychometric curve of a sweep: how accuracy moves from its floor to its ceiling along an attribute.
 
-accuracy(x) = floor + (ceiling - floor) · σ(slope · (x - halfway)). Floor and ceiling are fitted together with the
-position and the slope, unless the floor is fixed at chance.
+accuracy(x) = floor + (ceiling - floor) · σ(slope · (x - halfway)), all four of them fitted together.
 """
 
 from __future__ import annotations
@@ -41,18 +40,12 @@ class Fit:
 
 
 def fit_logistic(
-    x: np.ndarray,
-    right: np.ndarray,
-    n: np.ndarray,
-    chance: float | None = None,
-    within: tuple[float, float] = (-np.inf, np.inf),
-    iterations: int = 120,
+    x: np.ndarray, right: np.ndarray, n: np.ndarray, within: tuple[float, float] = (-np.inf, np.inf)
 ) -> Fit:
     """Return maximum-likelihood curves for many data sets at once, by damped Fisher scoring.
 
-    x: (levels,), at least four of them (three with a fixed floor); right, n: (fits, levels) counts of right answers
-    and of answers, which may be fractional; chance: fixes the floor, None fits it; within: where halfway may lie.
-    Whether the curve rises or falls is read from the data, all fits together.
+    x: (levels,), at least four of them; right, n: (fits, levels) counts of right answers and of answers, which may be
+    fractional; within: where halfway may lie. Whether curves rise or fall is read from the data, all fits together.
     """
     x = np.asarray(x, dtype=float)
     right, n = np.atleast_2d(right).astype(float), np.atleast_2d(n).astype(float)
@@ -62,10 +55,9 @@ def fit_logistic(
     sign = 1.0 if np.cov(z, right.sum(axis=0) / np.maximum(n.sum(axis=0), 1e-9))[0, 1] >= 0 else -1.0
     first, last = np.clip((np.array(within) - middle) / width, -3.0, 3.0)
     low, high = np.array([first, np.log(0.3), -8.0, -9.0]), np.array([last, np.log(200.0), 8.0, 8.0])
-    problem = _Problem(z, right, n, sign, chance)
+    problem = _Problem(z, right, n, sign)
     (theta, value), (steep_theta, steep_value) = (
-        _maximized(problem, np.clip(_initial(z, share, chance, steep), low, high), low, high, iterations)
-        for steep in (5.0, 20.0)
+        _maximized(problem, np.clip(_initial(z, share, steep), low, high), low, high) for steep in (5.0, 20.0)
     )
     theta = np.where((steep_value < value - 1e-9)[:, None], steep_theta, theta)
     floor, ceiling = problem.ends(theta)
@@ -78,9 +70,7 @@ def fit_logistic(
     )
 
 
-def tells_halfway(
-    x: np.ndarray, right: np.ndarray, n: np.ndarray, chance: float | None = None, level: float = 0.95
-) -> bool:
+def tells_halfway(x: np.ndarray, right: np.ndarray, n: np.ndarray, level: float = 0.95) -> bool:
     """Return whether one data set determines the halfway level: accuracy changes, and the ceiling is reached.
 
     x, right, n: (levels,). Two likelihood-ratio tests at `level`. First against one accuracy for all levels, which is
@@ -88,12 +78,12 @@ def tells_halfway(
     beyond it: if that fits as well, any ceiling does.
     """
     x, right, n = (np.asarray(values, dtype=float) for values in (x, right, n))
-    fit = fit_logistic(x, right, n, chance)
+    fit = fit_logistic(x, right, n)
     flat = _deviance(_between(np.full_like(right, right.sum() / n.sum())), right, n)
     if flat - fit.deviance[0] < chdtri(len(x) - 1, 1 - level):
         return False
     easiest = (x.max(), np.inf) if fit.slope[0] > 0 else (-np.inf, x.min())
-    beyond = fit_logistic(x, right, n, chance, within=easiest)
+    beyond = fit_logistic(x, right, n, within=easiest)
     return bool(beyond.deviance[0] - fit.deviance[0] >= chdtri(1, 1 - level))
 
 
@@ -150,12 +140,9 @@ class _Problem:
     right: np.ndarray
     n: np.ndarray
     sign: float
-    chance: float | None
 
     def ends(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (fits,) floor and ceiling."""
-        if self.chance is not None:
-            return np.full(len(theta), self.chance), self.chance + (1 - self.chance) * expit(theta[:, 2])
         ceiling = expit(theta[:, 2])
         return ceiling * expit(theta[:, 3]), ceiling
 
@@ -177,18 +164,14 @@ class _Problem:
         p = self.curve(theta)
         steep = self.sign * np.exp(theta[:, 1:2])
         bend = height * share * (1 - share)
-        if self.chance is not None:
-            upper = share * height * (1 - expit(theta[:, 2:3]))
-            lower = np.zeros_like(share)
-        else:
-            own = expit(theta[:, 3:4])
-            upper = ceiling[:, None] * (1 - ceiling[:, None]) * (own + (1 - own) * share)
-            lower = ceiling[:, None] * own * (1 - own) * (1 - share)
+        own = expit(theta[:, 3:4])
+        upper = ceiling[:, None] * (1 - ceiling[:, None]) * (own + (1 - own) * share)
+        lower = ceiling[:, None] * own * (1 - own) * (1 - share)
         jacobian = np.stack([-bend * steep, bend * steep * (self.z - theta[:, :1]), upper, lower], axis=2)
         weight = 1 / (p * (1 - p))
         gradient = np.einsum("fl,fli->fi", (self.right - self.n * p) * weight, jacobian)
         information = np.einsum("fl,fli,flj->fij", self.n * weight, jacobian, jacobian)
-        for column, p_end in zip((2, 3), self._prior(theta), strict=False):
+        for column, p_end in zip((2, 3), self._prior(theta), strict=True):
             gradient[:, column] += _PRIOR * (0.5 - p_end)
             information[:, column, column] += _PRIOR * p_end * (1 - p_end)
         return gradient, information
@@ -197,27 +180,25 @@ class _Problem:
         return expit(self.sign * np.exp(theta[:, 1:2]) * (self.z - theta[:, :1]))
 
     def _prior(self, theta: np.ndarray) -> list[np.ndarray]:
-        places = (2,) if self.chance is not None else (2, 3)
-        return [np.clip(expit(theta[:, column]), 1e-12, 1 - 1e-12) for column in places]
+        return [np.clip(expit(theta[:, column]), 1e-12, 1 - 1e-12) for column in (2, 3)]
 
 
-def _initial(z: np.ndarray, share: np.ndarray, chance: float | None, steep: float) -> np.ndarray:
+def _initial(z: np.ndarray, share: np.ndarray, steep: float) -> np.ndarray:
     ceiling = np.clip(share.max(axis=1), 0.02, 0.98)
-    floor = np.full(len(share), chance) if chance is not None else np.clip(share.min(axis=1), 0.005, 0.95 * ceiling)
+    floor = np.clip(share.min(axis=1), 0.005, 0.95 * ceiling)
     half = (floor + ceiling) / 2
     start = z[np.abs(share - half[:, None]).argmin(axis=1)]
-    top = ceiling if chance is None else np.clip((ceiling - floor) / (1 - floor), 0.02, 0.98)
-    return np.stack([start, np.full(len(share), np.log(steep)), logit(top), logit(floor / ceiling + 1e-9)], axis=1)
+    return np.stack([start, np.full(len(share), np.log(steep)), logit(ceiling), logit(floor / ceiling + 1e-9)], axis=1)
 
 
 def _maximized(
-    problem: _Problem, theta: np.ndarray, low: np.ndarray, high: np.ndarray, iterations: int
+    problem: _Problem, theta: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return theta and the loss at the maximum; a fit that has converged is not computed any further."""
     theta, value = theta.copy(), problem.loss(theta)
     damping = np.full(len(theta), 1e-2)
     active = np.arange(len(theta))
-    for _ in range(iterations):
+    for _ in range(120):
         part = replace(problem, right=problem.right[active], n=problem.n[active])
         gradient, information = part.scores(theta[active])
         scale = np.maximum(np.einsum("fii->fi", information), 1e-6)
