@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import polars as pl
 import polars.selectors as cs
@@ -15,7 +15,7 @@ from unswayed.errors import printable
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts
 from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
 
-from . import Row, schema
+from . import schema
 from .drops.groups import superclass_of
 from .statistics.paired import expected_calibration_error
 
@@ -120,8 +120,8 @@ def find_flips(
     hardest: dict[str, list[Flip]] = {}
     probabilities: dict[tuple[str, str], float] = {}
     for model, rows in each_model(predictions, columns):
-        paired = _paired(rows, facts)
-        counts.append(_counted(model, paired, superclass))
+        paired = _paired(rows, facts, superclass)
+        counts.append(_counted(model, paired))
         flips = paired.filter("flip")
         pairs.append(
             flips.group_by("label", "predicted").agg(flips=pl.len(), control_wrong=(~pl.col("control_correct")).sum())
@@ -132,14 +132,13 @@ def find_flips(
         paired = paired.filter(~pl.col("is_control"))  # a control is beside its edit's flip, and no flip of its own
         flips = paired.filter("flip")
         for (edit,), part in flips.group_by("edit", maintain_order=True):
-            most = [_flip(row, superclass) for row in _worst(part, _HARDEST).iter_rows(named=True)]
-            hardest.setdefault(str(edit), []).extend(most)
+            hardest.setdefault(str(edit), []).extend(_flips(_worst(part, _HARDEST)))
             if draw == "even":
                 chosen = sorted(part["sample_id"].to_list(), key=lambda name: _draw(seed, model, name))[:limit]
                 part = part.filter(pl.col("sample_id").is_in(chosen))
-            kept = [_flip(row, superclass) for row in _worst(part, limit).iter_rows(named=True)]
+            kept = _flips(_worst(part, limit))
             lost[model, str(edit)] = sorted(kept, key=lambda flip: _draw(seed, model, flip.sample_id))
-        back += [_flip(row, superclass) for row in _worst(paired.filter("gain"), gained, True).iter_rows(named=True)]
+        back += _flips(_worst(paired.filter("gained"), gained, True))
     every = [flip for flips in lost.values() for flip in flips]
     chosen = _evenly(lost, limit) if draw == "even" else _spread_over_photographs(every, limit)
     answers = pl.concat(pairs).group_by("label", "predicted").sum().sort("flips", "label", "predicted", descending=True)
@@ -163,17 +162,19 @@ def worst_flips(
         if edits is not None:
             flips = flips.filter(pl.col("edit").is_in(list(edits)))
         worst = flips.sort("probability", descending=True).unique("source_id", keep="first", maintain_order=True)
-        candidates += [_flip(row, None) for row in worst.head(limit).iter_rows(named=True)]
+        candidates += _flips(worst.head(limit))
     candidates.sort(key=lambda flip: -(flip.after_probability or 0.0))
     first = {flip.source_id: flip for flip in reversed(candidates)}
     return sorted(first.values(), key=lambda flip: -(flip.after_probability or 0.0))[:limit]
 
 
-def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
-    """Return the edited pictures, each with the predictions for its photograph and for its control."""
-    known = [pl.col("true_probability")] if "true_probability" in rows.columns else []
+def _paired(rows: pl.DataFrame, facts: Facts, superclass: Sequence[str] | None = None) -> pl.DataFrame:
+    """Return the edited pictures, each with the predictions for its photograph and for its control, and all that a
+    `Flip` says of it."""
+    absent = [name for name in _WANTED if name not in rows.columns]
+    rows = rows.with_columns(pl.lit(None, rows.schema["probability"]).alias(name) for name in absent)
     at_least = pl.when("correct").then("probability").otherwise(0.0)
-    rows = rows.with_columns(truth=pl.coalesce(*known, at_least))
+    rows = rows.with_columns(truth=pl.coalesce("true_probability", at_least))
     first = rows.filter(pl.col("run") == 0)
     renamed = {"predicted": "before", **{name: f"before_{name}" for name in ("correct", "probability", "truth")}}
     before = first.filter(pl.col("edit") == ORIGINAL).select("source_id", *renamed).rename(renamed)
@@ -184,27 +185,33 @@ def _paired(rows: pl.DataFrame, facts: Facts) -> pl.DataFrame:
     edits = edited["edit"].unique().to_list()
     against, declared = list(map(facts.control, edits)), list(filter(facts.is_control, edits))
     controls = dict(zip(edits, (None if name == ORIGINAL else name for name in against), strict=True))
+    gained, same_superclass = ~pl.col("before_correct") & pl.col("correct"), pl.lit(None, pl.Boolean)
+    if superclass is not None:
+        names, wrong = dict(enumerate(superclass)), pl.when(gained).then("before").otherwise("predicted")
+        true = pl.col("label").replace_strict(names, default="unknown")
+        same_superclass = true == wrong.replace_strict(names, default="")
     return (
         edited.join(before, on="source_id")
         .with_columns(control=pl.col("edit").replace_strict(controls, return_dtype=pl.String))
         .join(control, on=["source_id", "control"], how="left")
         .with_columns(
             flip=pl.col("before_correct") & ~pl.col("correct"),
-            gain=~pl.col("before_correct") & pl.col("correct"),
+            gained=gained,
             lost=pl.col("before_truth") - pl.col("truth"),
             sample_id=pl.format("{}/{}/{}", "source_id", "edit", "run"),
             is_control=pl.col("edit").is_in(declared),
+            control=pl.when(pl.col("control_correct").is_not_null()).then("control"),
+            after="predicted",
+            after_probability="probability",
+            after_true_probability="true_probability",
+            survives="object_survives",
+            same_superclass=same_superclass,
         )
     )
 
 
-def _counted(model: str, paired: pl.DataFrame, superclass: Sequence[str] | None) -> pl.DataFrame:
-    known = pl.col("object_survives") if "object_survives" in paired.columns else pl.lit(None, pl.Float64)
-    cut, flip, near = known < CUT, pl.col("flip"), pl.lit(None, pl.Boolean)
-    if superclass is not None:
-        names = dict(enumerate(superclass))
-        true, said = (pl.col(name).replace_strict(names, default=None) for name in ("label", "predicted"))
-        near = true == said
+def _counted(model: str, paired: pl.DataFrame) -> pl.DataFrame:
+    cut, flip = pl.col("survives") < CUT, pl.col("flip")
     calibration = pl.map_groups(
         ["correct", "probability"],
         lambda pair: expected_calibration_error(pair[0].to_numpy(), pair[1].to_numpy()),
@@ -217,13 +224,13 @@ def _counted(model: str, paired: pl.DataFrame, superclass: Sequence[str] | None)
         n=pl.len(),
         right=pl.col("before_correct").sum(),
         flips=flip.sum(),
-        gained=pl.col("gain").sum(),
+        gained=pl.col("gained").sum(),
         controlled=(flip & pl.col("control_correct").is_not_null()).sum(),
         control_wrong=(flip & ~pl.col("control_correct")).sum(),
-        near=(flip & near).sum(),
+        near=(flip & pl.col("same_superclass")).sum(),
         confidence=pl.col("probability").mean(),
         calibration_error=calibration,
-        seen=known.is_not_null().sum(),
+        seen=pl.col("survives").is_not_null().sum(),
         cut=cut.sum(),
         cut_flips=(cut & flip).sum(),
     )
@@ -236,23 +243,8 @@ def _worst(part: pl.DataFrame, limit: int, gained: bool = False) -> pl.DataFrame
     return ordered.filter(pl.int_range(pl.len()).over("source_id") < _OF_ONE_PHOTOGRAPH).head(limit)
 
 
-def _flip(row: Row, superclass: Sequence[str] | None) -> Flip:
-    gained, same = bool(row["gain"]), None
-    if superclass is not None:
-        labels = row["label"], row["before"] if gained else row["predicted"]
-        true, wrong = (superclass[label] if 0 <= label < len(superclass) else str(label) for label in labels)
-        same = true == wrong
-    copied = "model edit run source_id label before before_probability lost control_answer control_probability"
-    return Flip(
-        **{name: row[name] for name in (*copied.split(), "control_correct")},
-        after=row["predicted"],
-        after_probability=row["probability"],
-        after_true_probability=row.get("true_probability"),
-        survives=row.get("object_survives"),
-        gained=gained,
-        control=row["control"] if row["control_correct"] is not None else None,
-        same_superclass=same,
-    )
+def _flips(pictures: pl.DataFrame) -> list[Flip]:
+    return [Flip(**row) for row in pictures.select(field.name for field in fields(Flip)).iter_rows(named=True)]
 
 
 def _spread_over_photographs(flips: list[Flip], limit: int) -> list[Flip]:
@@ -297,17 +289,17 @@ def answer_outcomes(predictions: Predictions) -> pl.DataFrame:
     columns = schema(f"model edit n {' '.join(OUTCOMES)} accuracy of_answered example")
     if "outcome" not in columns_of(predictions):
         return pl.DataFrame(schema=columns)
-    rows = []
-    for _, frame in each_model(predictions, [*COLUMNS, "outcome", "answer_text"]):
-        outcome = pl.when(pl.col("outcome").is_in(NO_REPLY)).then(pl.lit("no_reply")).otherwise(pl.col("outcome"))
-        asked = frame.filter(pl.col("outcome").is_not_null()).with_columns(outcome.alias("outcome"))
-        for (model, edit), group in asked.group_by("model", "edit", maintain_order=True):
-            answered = pl.col("outcome") == "answered"
-            texts = group.filter(pl.col("outcome") == "unmatched")["answer_text"].drop_nulls().mode().sort()
-            rows.append(
-                {"model": model, "edit": edit, "n": group.height, "accuracy": group["correct"].mean()}
-                | {outcome: group.filter(pl.col("outcome") == outcome).height for outcome in OUTCOMES}
-                | {"of_answered": group.filter(answered)["correct"].mean()}
-                | {"example": printable(texts[0])[:80] if len(texts) else None}
-            )
-    return pl.DataFrame(rows, schema=columns)
+    outcome, right, texts = pl.col("outcome"), pl.col("correct"), pl.col("answer_text")
+    frames = [pl.DataFrame(schema=columns)]
+    for _, rows in each_model(predictions, [*COLUMNS, "outcome", "answer_text"]):
+        asked = rows.drop_nulls("outcome").with_columns(outcome.replace(dict.fromkeys(NO_REPLY, "no_reply")))
+        table = asked.group_by("model", "edit", maintain_order=True).agg(
+            *((outcome == name).sum().alias(name) for name in OUTCOMES),
+            n=pl.len(),
+            accuracy=right.mean(),
+            of_answered=right.filter(outcome == "answered").mean(),
+            example=texts.filter(outcome == "unmatched").drop_nulls().mode().sort().first(),
+        )
+        frames.append(table.select(list(columns)).cast(pl.Schema(columns)))
+    shown = pl.col("example").map_elements(lambda text: printable(text)[:80], pl.String)
+    return pl.concat(frames).with_columns(example=shown)
