@@ -1,8 +1,4 @@
-"""ImageNet-X: a model's mistakes by factor of variation (Idrissi et al., ICLR 2023), with intervals.
-
-from unswayed.analyses.factors import Study, make_table
-make_table(Study(Path("predictions"), which="top"))            # polars frame: model, factor, n, accuracy, …
-"""
+"""ImageNet-X: a model's mistakes by factor of variation (Idrissi et al., ICLR 2023), with intervals."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -118,11 +114,6 @@ def accuracies(study: Study) -> pl.DataFrame:
     return grouped.select(*keys, "group", "average", "factor", "accuracy", "error_ratio")
 
 
-def types_of_models(study: Study) -> pl.DataFrame:
-    table = study.errors(resamples=0)
-    return model_types.compare_model_types(table, _groups(study, table))
-
-
 def _groups(study: Study, table: pl.DataFrame) -> pl.DataFrame:
     if study.groups is None:
         raise UserError(
@@ -181,7 +172,9 @@ TABLES: dict[str, Callable[[Study], pl.DataFrame]] = {
     "distribution": lambda study: prevalence.factor_distribution(_all_annotations(study)),
     "active-factors": lambda study: prevalence.active_factor_counts(_all_annotations(study, ("multi",))),
     "correlation": lambda study: prevalence.factor_correlation(study.annotations),
-    "model-types": types_of_models,
+    "model-types": lambda study: model_types.compare_model_types(
+        table := study.errors(resamples=0), _groups(study, table)
+    ),
     "spill-over": lambda study: model_types.spill_over(*_swept(study)),
     "strengths": lambda study: model_types.by_strength(*_swept(study)),
     "editing": editing,

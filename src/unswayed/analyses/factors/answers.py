@@ -57,13 +57,15 @@ class Answers:
 def read_answers(path: str | Path, annotations: Annotations) -> Iterator[Answers]:
     """Yield the predictions of every model in `path` (a folder or one file), in the order of the file names."""
     seen: dict[str, Path] = {}
-    join = _Join(annotations)
+    names: pl.Series | None = None  # of the last file, which many models share
     for file in answer_files(path):
         for model, table in _models_of(file):
             if model in seen:
                 raise UserError(f"the model '{model}' is in two files: {seen[model]} and {file}")
-            seen[model] = file
-            yield join(model, table, file)
+            seen[model], here = file, table["file_name"].cast(pl.String)
+            if names is None or not here.equals(names):
+                names, matched = here, _matches(annotations, here, model, file)
+            yield _joined(annotations, matched, model, table, file)
     if not seen:
         raise UserError(f"no file of {path} contains a prediction for an unedited picture")
 
@@ -123,60 +125,47 @@ def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
         yield str(model), part.select(columns)
 
 
-class _Join:
-    """Assigns predictions to the rows of their images; caches the last file's names, which many models share."""
+def _matches(annotations: Annotations, names: pl.Series, model: str, file: Path) -> pl.DataFrame:
+    """Return the row of the annotations and the line of the file of each image that is in both."""
+    known = pl.DataFrame({"key": annotations.keys}).with_row_index("row")
+    matched = pl.DataFrame({"key": image_keys(names)}).with_row_index("line").join(known, on="key", how="inner")
+    if matched.is_empty():
+        example = f", such as '{names[0]}'" if len(names) else ""
+        own = "ImageNet's own images, named like {}.JPEG, whose factors ImageNet-X lists; for other photographs: {}"
+        raise UserError(
+            f"{file}: none of the {len(names)} file names of '{model}'{example} is in the ImageNet-X annotations "
+            f"({annotations.partition})",
+            allowed=own.format(annotations.keys[0], "unswayed analyze") if len(annotations) else None,
+            run=f"unswayed factors … --partition {'train' if annotations.partition == 'val' else 'val'}",
+        )
+    twice = matched.filter(matched["row"].is_duplicated())
+    if not twice.is_empty():
+        raise UserError(
+            f"{file}: '{model}' has {twice['key'].n_unique()} images more than once, such as {twice['key'][0]}",
+            allowed="one row per image",
+        )
+    return matched
 
-    def __init__(self, annotations: Annotations) -> None:
-        self.annotations = annotations
-        self.rows = pl.DataFrame({"key": annotations.keys, "row": np.arange(len(annotations), dtype=np.int32)})
-        self.names: pl.Series | None = None
-        self.matched: tuple[np.ndarray, np.ndarray] = (np.empty(0, int), np.empty(0, int))
 
-    def __call__(self, model: str, table: pl.DataFrame, file: Path) -> Answers:
-        names = table["file_name"].cast(pl.String)
-        if self.names is None or not names.equals(self.names):
-            self.matched = self._matches(names, model, file)
-            self.names = names
-        rows, lines = self.matched
-        classes, chances = (table[name].cast(pl.Float64).to_numpy() for name in ("predicted", "probability"))
-        whole = (classes >= 0) & (classes <= 999) & (classes == np.floor(classes))
-        if table["predicted"].null_count() or not whole.all():
-            raise UserError(
-                f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
-            )
-        predicted = np.full(len(self.annotations), -1, dtype=np.int16)
-        predicted[rows] = classes.astype(np.int16)[lines]
-        _refuse_shifted(model, predicted[rows], self.annotations.labels[rows], file)
-        if (chances < 0).any() or (chances > 1 + 1e-6).any():
-            raise UserError(
-                f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the predicted class"
-            )
-        probability = np.full(len(self.annotations), np.nan)
-        probability[rows] = chances[lines]
-        return Answers(model, predicted, probability, table.height)
-
-    def _matches(self, names: pl.Series, model: str, file: Path) -> tuple[np.ndarray, np.ndarray]:
-        """Return (rows of the annotations, lines of the file) of the images that are in both."""
-        keys = pl.DataFrame({"key": image_keys(names), "line": np.arange(len(names), dtype=np.int32)})
-        joined = keys.join(self.rows, on="key", how="inner")
-        if joined.is_empty():
-            example = f", such as '{names[0]}'" if len(names) else ""
-            raise UserError(
-                f"{file}: none of the {len(names)} file names of '{model}'{example} is in the ImageNet-X annotations "
-                f"({self.annotations.partition})",
-                allowed=f"ImageNet's own images, named like {self.annotations.keys[0]}.JPEG, whose factors ImageNet-X "
-                "lists; for other photographs: unswayed analyze"
-                if len(self.annotations)
-                else None,
-                run=f"unswayed factors … --partition {'train' if self.annotations.partition == 'val' else 'val'}",
-            )
-        twice = joined.filter(joined["row"].is_duplicated())
-        if not twice.is_empty():
-            raise UserError(
-                f"{file}: '{model}' has {twice['key'].n_unique()} images more than once, such as {twice['key'][0]}",
-                allowed="one row per image",
-            )
-        return joined["row"].to_numpy(), joined["line"].to_numpy()
+def _joined(annotations: Annotations, matched: pl.DataFrame, model: str, table: pl.DataFrame, file: Path) -> Answers:
+    """Return the predictions assigned to the rows of their images."""
+    rows, lines = matched["row"].to_numpy(), matched["line"].to_numpy()
+    classes, chances = (table[name].cast(pl.Float64).to_numpy() for name in ("predicted", "probability"))
+    whole = (classes >= 0) & (classes <= 999) & (classes == np.floor(classes))
+    if table["predicted"].null_count() or not whole.all():
+        raise UserError(
+            f"{file} has predicted classes that are not ImageNet class numbers", allowed="whole numbers 0…999"
+        )
+    predicted = np.full(len(annotations), -1, dtype=np.int16)
+    predicted[rows] = classes.astype(np.int16)[lines]
+    _refuse_shifted(model, predicted[rows], annotations.labels[rows], file)
+    if (chances < 0).any() or (chances > 1 + 1e-6).any():
+        raise UserError(
+            f"{file} has predicted probabilities outside 0…1", allowed="the softmax value of the predicted class"
+        )
+    probability = np.full(len(annotations), np.nan)
+    probability[rows] = chances[lines]
+    return Answers(model, predicted, probability, table.height)
 
 
 def _refuse_shifted(model: str, predicted: np.ndarray, labels: np.ndarray, file: Path) -> None:

@@ -123,13 +123,11 @@ def compare_model_types(errors: pl.DataFrame, groups: pl.DataFrame) -> pl.DataFr
     variances. Groups of one model are shown but not tested; the p-value is null where fewer than two groups are left.
     Holm's correction runs over the factors of a grouping.
     """
-    joined, known = _with_ratios(errors, groups)
-    if joined.is_empty():
-        names = ", ".join(known.sort().head(5))
-        raise UserError("the groups name none of the models that have predictions", allowed=f"models such as {names}")
     ratio = pl.col("error_ratio")
-    means = joined.group_by("grouping", "factor", "group", maintain_order=True).agg(
-        ratio.mean(), models=pl.len(), spread=ratio.std(), values=ratio
+    means = (
+        _with_ratios(errors, groups, "groups")
+        .group_by("grouping", "factor", "group", maintain_order=True)
+        .agg(ratio.mean(), models=pl.len(), spread=ratio.std(), values=ratio)
     )
     tests = []
     for key, part in means.group_by("grouping", "factor", maintain_order=True):
@@ -154,11 +152,14 @@ def shared_keys(errors: pl.DataFrame, about_models: pl.DataFrame) -> list[str]:
     return [name for name in ("set", "model") if name in errors.columns and name in about_models.columns]
 
 
-def _with_ratios(errors: pl.DataFrame, about_models: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Return the factors' error ratios beside what is known about their models, and the models that have ratios."""
+def _with_ratios(errors: pl.DataFrame, about_models: pl.DataFrame, what: str) -> pl.DataFrame:
+    """Return the factors' error ratios beside what is known about their models; what: its name."""
     ratios = errors.filter(pl.col("factor").is_in(FACTORS) & pl.col("error_ratio").is_not_null())
     joined = ratios.join(about_models, on=shared_keys(ratios, about_models), how="inner")
-    return joined, ratios["model"].unique()
+    if joined.is_empty():
+        names = ", ".join(ratios["model"].unique().sort().head(5))
+        raise UserError(f"the {what} name none of the models that have predictions", allowed=f"models such as {names}")
+    return joined
 
 
 def _corrected(table: pl.DataFrame, within: str) -> pl.DataFrame:
@@ -251,10 +252,7 @@ def spill_over(errors: pl.DataFrame, strengths: pl.DataFrame, least: int = 1) ->
 
 
 def _joined(errors: pl.DataFrame, strengths: pl.DataFrame, least: int) -> pl.DataFrame:
-    joined, _ = _with_ratios(errors, strengths)
-    if joined.is_empty():
-        raise UserError("the strengths name none of the models that have predictions")
-    joined = _enough(joined, least)
+    joined = _enough(_with_ratios(errors, strengths, "strengths"), least)
     if joined.is_empty():
         raise UserError(f"no strength has {least} or more models", run="unswayed factors … --models-per-strength 1")
     return joined
