@@ -45,7 +45,7 @@ import pyarrow.parquet as pq
 import torch
 
 import unswayed
-from unswayed.analyses.distances import frechet_distance, kernel_distance
+from unswayed.analyses.distribution import frechet_distance, kernel_distance
 from unswayed.benchmark.quality import BANDS, band_amplitudes, glcm_measures
 from unswayed.edits.geometry import resized
 from unswayed.evaluation.feature_networks import open_inception, open_lpips
