@@ -69,7 +69,7 @@ def read_answers(path: str | Path) -> Answers:
         return Answers(ids, {e: s[1] / s[0] for e, s in sums.items()}, {e: s[2] / s[0] for e, s in sums.items()})
 
 
-def before_and_after(answers: Mapping[str, Answers], averaged: Sequence[str], level: float = 0.95) -> list[Row]:
+def before_and_after(answers: Mapping[str, Answers], averaged: Sequence[str]) -> list[Row]:
     """One row for each measure and set of pictures: the value of every model, and repaired minus control.
 
     answers: by `before` (may be absent), `control`, `repaired`, over the same photographs. Values are points
@@ -80,25 +80,25 @@ def before_and_after(answers: Mapping[str, Answers], averaged: Sequence[str], le
     ids = answers["repaired"].ids
     edits = [edit for edit in answers["repaired"].right if edit != ORIGINAL]
     right = {edit: {name: model.right[edit] for name, model in answers.items()} for edit in (ORIGINAL, *edits)}
-    rows = [_row("accuracy", edit, values, ids, level) for edit, values in right.items()]
+    rows = [_row("accuracy", edit, values, ids) for edit, values in right.items()]
     drops = {edit: {name: right[ORIGINAL][name] - right[edit][name] for name in answers} for edit in edits}
-    rows += [_row("drop", edit, values, ids, level) for edit, values in drops.items()]
+    rows += [_row("drop", edit, values, ids) for edit, values in drops.items()]
     if averaged:
         parts = {name: np.stack([drops[edit][name] for edit in averaged], axis=1) for name in answers}
         # A picture without an answer of one model counts for none of them.
         gaps = np.isnan(np.stack(list(parts.values()))).any(axis=0)
         chosen = list(range(len(averaged)))
         means = {n: with_average(np.where(gaps, np.nan, part), chosen)[:, -1] for n, part in parts.items()}
-        rows.append(_row("drop", AVERAGE, means, ids, level, len(averaged)))
-    rows += [_calibration_row(edit, edit, answers, level) for edit in right]
+        rows.append(_row("drop", AVERAGE, means, ids, len(averaged)))
+    rows += [_calibration_row(edit, edit, answers) for edit in right]
     return [{**_EMPTY, **row} for row in rows]
 
 
-def folder_rows(name: str, answers: Mapping[str, Answers], level: float = 0.95) -> list[Row]:
+def folder_rows(name: str, answers: Mapping[str, Answers]) -> list[Row]:
     """Accuracy and calibration error on a labeled folder of other pictures, one row each."""
-    ids = answers["repaired"].ids
-    row = _row("accuracy", name, {n: model.right[ORIGINAL] for n, model in answers.items()}, ids, level)
-    return [{**_EMPTY, **line} for line in (row, _calibration_row(name, ORIGINAL, answers, level))]
+    right = {arm: model.right[ORIGINAL] for arm, model in answers.items()}
+    row = _row("accuracy", name, right, answers["repaired"].ids)
+    return [{**_EMPTY, **line} for line in (row, _calibration_row(name, ORIGINAL, answers))]
 
 
 def verdict(rows: Sequence[Row]) -> tuple[Verdict, str]:
@@ -135,14 +135,7 @@ def verdict(rows: Sequence[Row]) -> tuple[Verdict, str]:
     return ("worse", words) if drop["low"] > 0 else ("cannot tell", words)
 
 
-def _row(
-    measure: str,
-    pictures: str,
-    values: Mapping[str, np.ndarray],
-    ids: tuple[str, ...],
-    level: float,
-    answers: int = 1,
-) -> Row:
+def _row(measure: str, pictures: str, values: Mapping[str, np.ndarray], ids: tuple[str, ...], answers: int = 1) -> Row:
     """values: by model (photographs,) in [-1, 1], NaN where there is none; answers: how many each value averages."""
     together = ~np.isnan(np.stack(list(values.values()))).any(axis=0)
     kept = {name: column[together] for name, column in values.items()}
@@ -157,8 +150,8 @@ def _row(
     compared = {"control": CHANGE, "before": SINCE}
     names = [name for name in compared if name in kept]
     apart = np.stack([kept["repaired"] - kept[name] for name in names], axis=1)
-    counts, settings = np.full(len(names), sides * answers), IntervalSettings(level=level)
-    intervals = estimates(apart, counts, images, settings, reach=sides, unit=100.0)
+    counts = np.full(len(names), sides * answers)
+    intervals = estimates(apart, counts, images, IntervalSettings(), reach=sides, unit=100.0)
     for number, name in enumerate(names):
         row |= intervals.entries(number, *compared[name])
     # The mean over edits of which some are missing lies on no lattice, and nor do means over runs.
@@ -166,7 +159,7 @@ def _row(
     return row | {"p_value": sign_flip(apart[:, 0], answers if whole else 10**6)}
 
 
-def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], level: float) -> Row:
+def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers]) -> Row:
     """The calibration errors, and the bootstrap interval over photographs of their difference if there are enough."""
     together = ~np.isnan(np.stack([model.right[edit] for model in answers.values()])).any(axis=0)
     count = int(together.sum())
@@ -179,11 +172,11 @@ def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers], l
     if count < FEWEST:
         return row
     images = tuple(name for name, there in zip(answers["repaired"].ids, together, strict=True) if there)
-    weights = IntervalSettings(level=level).weights(images)
+    weights = IntervalSettings().weights(images)
     drawn = [100 * np.abs(weights @ gaps[n]).sum(axis=1) / weights.sum(axis=1) for n in ("repaired", "control")]
     apart = drawn[0] - drawn[1]
     # Resampling raises a calibration error, most for the better calibrated model, so the draws' mean is corrected.
-    low, high = percentiles((apart - apart.mean() + row["difference"])[:, None], level)
+    low, high = percentiles((apart - apart.mean() + row["difference"])[:, None])
     return row | {"low": float(low[0]), "high": float(high[0])}
 
 
@@ -196,9 +189,6 @@ class Enhancement:
     rows: list[Row]
     by_edit: list[Row]
     skipped: dict[str, str]
-
-    def __repr__(self) -> str:
-        return f"Enhancement({str(self.folder)!r}: {len(self.rows)} ways, {len(self.skipped)} skipped)"
 
 
 @takes(EnhanceSettings)

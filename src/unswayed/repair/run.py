@@ -12,6 +12,8 @@ import numpy as np
 from unswayed.benchmark import BuildSettings, build
 from unswayed.choices import one_line
 from unswayed.errors import UserError
+from unswayed.evaluation.evaluation import run_evaluation
+from unswayed.evaluation.facts import averaged_edits, read_facts
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.evaluation.settings import EvaluateSettings
 from unswayed.files.locks import alone
@@ -50,9 +52,6 @@ class Repair:
     reason: str
     counts: dict[str, int]
     warnings: list[str]
-
-    def __repr__(self) -> str:
-        return f"Repair({str(self.folder)!r}: {self.verdict}, {self.counts['train']} photographs trained on)"
 
 
 def repair(
@@ -221,21 +220,14 @@ class _Steps:
         self.note("measuring")
         predictions = self.folder / "predictions"
         answers = self.answers(str(bench), models, predictions)
-        rows = before_and_after(answers, self.averaged(answers["repaired"], models, predictions))
+        facts = read_facts(predictions, models=[model.name for model in models.values()])
+        edits = [edit for edit in answers["repaired"].right if edit != ORIGINAL]
+        rows = before_and_after(answers, averaged_edits(edits, facts))
         for spec in tests:
             rows += folder_rows(spec, self.answers(spec, models, predictions / slug_of(spec)))
         return rows
 
-    def averaged(self, answers: Answers, models: dict[str, Classifier], predictions: Path) -> list[str]:
-        """The edits of the average drop, the same as in `analyze`."""
-        from unswayed.evaluation.facts import averaged_edits, read_facts
-
-        facts = read_facts(predictions, models=[model.name for model in models.values()])
-        return averaged_edits([edit for edit in answers.right if edit != ORIGINAL], facts)
-
     def answers(self, pictures: str, models: dict[str, Classifier], folder: Path) -> dict[str, Answers]:
-        from unswayed.evaluation.evaluation import run_evaluation
-
         settings = EvaluateSettings(workers=self.workers, device=str(self.base.device))
         chosen = [self.by_name.get(model.name, model) for model in models.values()]
         done = run_evaluation(pictures, chosen, folder, settings, show=self.show)
