@@ -91,10 +91,10 @@ def test_no_model_is_called_more_accurate_without_a_test_that_says_so():
 def test_the_gap_between_two_edits_is_certain_only_with_its_test():
     few = frame({"original": [1] * 5, "size-0.05": [0] * 5, "position": [1] * 5})
     gap = gap_between(few, "size-0.05", "position", Facts(), IntervalSettings())
-    assert (gap.points, gap.p) == (100, pytest.approx(0.0625))
-    assert not gap.certain
+    assert gap is not None and (gap["points"], gap["p"]) == (100, pytest.approx(0.0625))
+    assert not gap["certain"]
     many = frame({"original": [1] * 50, "size-0.05": [0] * 50, "position": [1] * 50})
-    assert gap_between(many, "size-0.05", "position", Facts(), IntervalSettings()).certain
+    assert gap_between(many, "size-0.05", "position", Facts(), IntervalSettings())["certain"]
 
 
 def test_corrections_leave_missing_tests_out():

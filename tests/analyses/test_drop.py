@@ -274,3 +274,11 @@ def test_the_spread_over_fills_is_that_of_the_drops_of_each_run():
         {"model": "m", "edit": "size-0.05", "n": 4, "runs": 2, "drop": 50.0, "lowest": 50.0, "highest": 50.0,
          "differing": 0.5}
     ]  # fmt: skip
+
+
+def test_the_spread_over_fills_has_the_edits_in_the_order_of_the_predictions():
+    edits = [f"size-0.{level}" for level in (5, 1, 9, 3, 7, 2, 8, 4, 6)]
+    answers = {"original": [1] * 6} | {edit: [[1, 0, 1, 0, 1, 1], [0, 0, 1, 1, 1, 0]] for edit in edits}
+    table = fill_spread(frame(answers))
+    assert table["edit"].to_list() == edits
+    assert table.select("n", "runs", "differing").unique().rows() == [(6, 2, 0.5)]

@@ -117,13 +117,7 @@ def parse_threshold(text: str) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class GateSettings:
-    """The limits of a gate, and how they are checked.
-
-    max_drop: edit or pattern -> points at most; min_accuracy: edit or pattern -> percent at least; min_threshold:
-    attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept; baseline: earlier
-    predictions, and margin: points by which `measure` (accuracy) may be worse; config: a TOML file with the same, what
-    is given here wins; models: only these; level: of the intervals (0.95).
-    """
+    """The limits of a gate (`analyses.drops.limits.Rules`), and how they are checked."""
 
     max_drop: Mapping[str, float] | None = option(
         None,

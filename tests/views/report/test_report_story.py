@@ -103,11 +103,11 @@ def test_the_worst_edit_is_compared_with_the_next(
     assert "the next, object size 10 % " in sure.reason
     assert all(part in sure.reason for part in said)
     lead = found.lead
-    assert lead is not None and lead.n == n
+    assert lead is not None and lead["n"] == n
     deviation = 100 * np.std(
         [row["correct"] - other["correct"] for row, other in zip(rows[n : 2 * n], rows[2 * n :], strict=True)]
     )
-    assert (lead.high - lead.low) / 2 == pytest.approx(1.96 * deviation / n**0.5, rel=0.15)
+    assert (lead["high"] - lead["low"]) / 2 == pytest.approx(1.96 * deviation / n**0.5, rel=0.15)
 
 
 def test_a_flip_names_its_blame(world: Path) -> None:

@@ -27,10 +27,10 @@ from unswayed.labels import require_one_task
 
 from .. import Row, schema
 from ..settings import CompareSettings
-from ..statistics import corrected, covering_zero, in_words, is_certain
-from ..statistics.paired import IntervalSettings, estimates, sign_flip, with_average
+from ..statistics import corrected, in_words, is_certain
+from ..statistics.paired import Estimates, IntervalSettings, estimates, sign_flip, with_average
 from ..statistics.power import photographs_to_tell
-from .outcomes import POINTS, Outcomes, lattice_of, read_pair, with_original, with_sum
+from .outcomes import POINTS, Outcomes, flip_tests, lattice_of, need_original, outcomes_of, read_pair, with_sum
 
 Measure = Literal["accuracy", "drop", "net"]
 Equivalence = Literal["unchanged", "equivalent", "worse", "better", "cannot tell"]
@@ -85,7 +85,7 @@ def compare_all(predictions: Predictions, models: Sequence[str] | None, settings
     facts = read_facts(predictions, models=chosen, common=settings.common)
     require_one_task(tasks_in(facts.cards, chosen).items())
     answers = common_predictions(predictions, chosen) if settings.common else predictions
-    by_model = {name: with_original(name, rows) for name, rows in each_model(answers, models=chosen)}
+    by_model = {name: outcomes_of(name, rows) for name, rows in each_model(answers, models=chosen)}
     pairs = [
         ((by_model[first], by_model[second]), {"first": first, "second": second})
         for first, second in itertools.combinations(chosen, 2)
@@ -117,11 +117,11 @@ def comparison_rows(
             allowed="predictions on the same benchmark",
         )
     pair = first.cut(images, first.edits), second.cut(images, second.edits)
-    shares = [outcomes.of(ORIGINAL) for outcomes in pair]
+    shares = [need_original(outcomes) for outcomes in pair]
     gap = shares[0] - shares[1]
     p_value = sign_flip(gap, lattice_of(*(outcomes.runs_of(ORIGINAL) for outcomes in pair)))
     start = estimates(gap[:, None], _answers(pair, [ORIGINAL]), images, settings, unit=POINTS)
-    start = covering_zero(start, np.array([p_value]), settings.level)
+    start = start.tested(np.array([p_value]))
     accuracies = [float(np.nanmean(np.where(np.isnan(gap), np.nan, share))) for share in shares]
     row = {
         "edit": ORIGINAL,
@@ -143,23 +143,19 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
     nets = [outcomes.matrix(controls) - share for outcomes, share in zip(pair, shares, strict=True)]
     paired = ~np.isnan(drops[0] - drops[1])
     averaged = [edits.index(edit) for edit in averaged_edits(edits, facts)]
-    answers = _answers(pair, edits)
-    gaps = {
-        name: with_average(np.where(paired, sides[0] - sides[1], np.nan), averaged)
-        for name, sides in (("accuracy", shares), ("drop", drops), ("net", nets))
-    }
-    if np.isnan(nets[0] - nets[1])[:, averaged].all(axis=0).any():
-        gaps["net"][:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
-    p_values = {name: _p_values(pair, columns, edits, controls, averaged) for name, columns in gaps.items()}
-    counts = with_sum(answers, averaged)
-    accuracy, drop, net = (
-        covering_zero(
-            estimates(gaps[name], sides * counts, pair[0].images, settings, reach=sides, unit=POINTS),
-            p_values[name],
-            settings.level,
-        )
-        for name, sides in (("accuracy", 1), ("drop", 2), ("net", 2))
-    )
+    answers = with_sum(_answers(pair, edits), averaged)
+    runs = [
+        [outcomes.runs_of(name) for outcomes in pair for name in (ORIGINAL, edit, control)]
+        for edit, control in zip(edits, controls, strict=True)
+    ]
+    tests: dict[str, Estimates] = {}
+    for name, sides, reach in (("accuracy", shares, 1), ("drop", drops, 2), ("net", nets, 2)):
+        gaps = with_average(np.where(paired, sides[0] - sides[1], np.nan), averaged)
+        if name == "net" and np.isnan(nets[0] - nets[1])[:, averaged].all(axis=0).any():
+            gaps[:, -1] = np.nan  # an average over other edits than the drop's would be another quantity
+        test = estimates(gaps, reach * answers, pair[0].images, settings, reach=reach, unit=POINTS)
+        tests[name] = test.tested(flip_tests(gaps, averaged, runs))
+    accuracy, drop, net = tests.values()
     rows = []
     for index, edit in enumerate([*edits, AVERAGE]):
         chosen = averaged if edit == AVERAGE else [index]
@@ -185,8 +181,8 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
                 "second_relative_drop": _relative(means[3], means[1]),
                 **drop.entries(index, "drop_difference", "low", "high"),
                 **(net.entries(index, "net_difference", "net_low", "net_high") if has_net else {}),
-                "p_value": None if untested else float(p_values[measure][index]),
-                "accuracy_p_value": None if white_box else float(p_values["accuracy"][index]),
+                "p_value": None if untested else float(tests[measure].p_value[index]),
+                "accuracy_p_value": None if white_box else float(accuracy.p_value[index]),
                 "white_box": white_box,
             }
         )
@@ -195,17 +191,6 @@ def _edit_rows(pair: Pair, edits: list[str], facts: Facts, settings: IntervalSet
 
 def _answers(pair: Pair, edits: list[str]) -> np.ndarray:
     return np.array([max(1, *(int(outcomes.runs_of(edit).max()) for outcomes in pair)) for edit in edits])
-
-
-def _p_values(pair: Pair, gaps: np.ndarray, edits: list[str], controls: list[str], averaged: list[int]) -> np.ndarray:
-    """Return the p-values of sign flips for the columns of `gaps`, one per edit and the average last."""
-    p_values = []
-    for index in range(gaps.shape[1]):
-        chosen = averaged if index == len(edits) else [index]
-        names = {ORIGINAL, *(name for at in chosen for name in (edits[at], controls[at]))}
-        runs = [outcomes.runs_of(name) for outcomes in pair for name in names]
-        p_values.append(sign_flip(gaps[:, index], lattice_of(*runs, parts=gaps[:, chosen])))
-    return np.array(p_values)
 
 
 def _relative(drop: float, accuracy: float) -> float | None:

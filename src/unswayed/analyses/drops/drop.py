@@ -1,8 +1,4 @@
-"""Dropped accuracy: top-1 on the originals minus top-1 on the edited pictures of the same photographs.
-
-import unswayed
-unswayed.dropped_accuracy("PREDICTIONS")          # a polars data frame, one row per model and edit
-"""
+"""Dropped accuracy: top-1 on the originals minus top-1 on the edited pictures of the same photographs."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ from unswayed.evaluation.model_cards import warn_of_suspicions
 from unswayed.evaluation.predictions import Predictions, columns_of, each_model, in_memory
 
 from .. import Row, schema
-from ..statistics import certain_rows, corrected, covering_zero, is_certain
+from ..statistics import certain_rows, corrected, is_certain
 from ..statistics.paired import IntervalSettings, Resampling, estimates, sign_flip
 from .groups import class_names, dropped_accuracy_by, superclass_of
 from .outcomes import POINTS, TOO_FEW_TO_RANK, each_outcomes, finish, lattice_of, model_rows, outcomes_of
@@ -137,30 +133,13 @@ def against_source(predictions: Predictions) -> pl.DataFrame:
     return rows.filter(edit != ORIGINAL).with_columns(edit=edit.replace(SOURCE, ORIGINAL))
 
 
-@dataclass(frozen=True)
-class Gap:
-    """How many points more one edit costs than another, with interval and p-value, over n photographs with both."""
-
-    points: float
-    low: float
-    high: float
-    n: int
-    p: float
-
-    @property
-    def certain(self) -> bool:
-        """Whether the edit certainly costs more (analyses.statistics)."""
-        return self.points > 0 and is_certain(self.low, self.high, self.p)
-
-
 def gap_between(
     predictions: Predictions, worse: str, other: str, facts: Facts, settings: IntervalSettings
-) -> Gap | None:
-    """Return how much more `worse` costs than `other`, averaged over the models that neither of them attacks; None if
-    no photograph has both edits.
+) -> Row | None:
+    """Return how many points more `worse` costs than `other`, averaged over the models that neither of them attacks,
+    with low, high and p over n photographs; certain: whether it certainly costs more (analyses.statistics).
 
-    Both costs are net of the edit's control, or raw if that was not evaluated. The interval is that of the paired
-    differences over photographs.
+    Both costs are net of the edit's control, or raw if that was not evaluated. None if no photograph has both edits.
     """
     gaps, answers = [pl.DataFrame(schema={"source_id": pl.String, "gap": pl.Float64})], 0
     runs: list[np.ndarray] = []
@@ -181,8 +160,9 @@ def gap_between(
     lattice = lattice_of(*runs) * math.lcm(*both["models"].unique())
     p_value = sign_flip(values[:, 0], lattice)
     estimate = estimates(values, np.array([answers]), images, settings, reach=2, unit=100)
-    estimate = covering_zero(estimate, np.array([p_value]), settings.level)
-    return Gap(**estimate.entries(0, "points", "low", "high"), n=both.height, p=p_value)
+    points, low, high = estimate.tested(np.array([p_value])).entries(0, "points", "low", "high").values()
+    certain = points > 0 and is_certain(low, high, p_value)
+    return {"points": points, "low": low, "high": high, "p": p_value, "n": both.height, "certain": certain}
 
 
 def drops_by_group(
@@ -209,7 +189,7 @@ def drops_by_group(
         starts = [outcomes.of(ORIGINAL) if np.isnan(start).all() else start for start in starts]
         part = np.stack([start - outcomes.of(edit) for start, edit in zip(starts, edits, strict=True)], axis=1)
         total = part if total is None else total + part
-        models, lattice = models + 1, math.lcm(lattice, lattice_of(outcomes.runs))
+        models, lattice = models + 1, math.lcm(lattice, lattice_of(outcomes.runs.ravel()))
     if total is None or images is None:
         return table
     labels = answers.select(pl.col("source_id").cast(pl.String), "label").unique("source_id").drop_nulls()
@@ -222,8 +202,7 @@ def drops_by_group(
     member = np.array([[name == group for group in groups] for name in names])
     columns = np.where(member[:, :, None], (total / models)[:, None, :], np.nan).reshape(len(images), -1)
     p_values = np.array([sign_flip(column, models * lattice) for column in columns.T])
-    drops = estimates(columns, np.full(columns.shape[1], models), images, settings, unit=100.0)
-    drops = covering_zero(drops, p_values, settings.level)
+    drops = estimates(columns, np.full(columns.shape[1], models), images, settings, unit=100.0).tested(p_values)
     keys = ((group, edit) for group in groups for edit in edits)
     numbers = zip(keys, drops.sums.n, drops.mean, drops.low, drops.high, p_values, strict=True)
     lines = [(*key, int(n), *map(float, tested)) for key, n, *tested in numbers if n]
@@ -241,17 +220,22 @@ def fill_spread(predictions: Predictions) -> pl.DataFrame:
         original = rows.filter(pl.col("edit") == ORIGINAL).select(
             "source_id", before=pl.col("correct").cast(pl.Float64)
         )
-        paired = rows.filter(pl.col("edit") != ORIGINAL).join(original, on="source_id")
-        drop = POINTS * (pl.col("before") - pl.col("correct").cast(pl.Float64))
-        by_run = paired.group_by("edit", "run", maintain_order=True).agg(drop=drop.mean())
-        by_photograph = paired.group_by("edit", "source_id").agg(differing=pl.col("correct").n_unique() > 1)
-        spread = by_run.group_by("edit", maintain_order=True).agg(
-            runs=pl.len(), lowest=pl.col("drop").min(), highest=pl.col("drop").max()
+        paired = rows.filter(pl.col("edit") != ORIGINAL).join(original, on="source_id", maintain_order="left")
+        drop, photographs = POINTS * (pl.col("before") - pl.col("correct").cast(pl.Float64)), pl.col("source_id")
+        paired = paired.with_columns(
+            of_run=drop.mean().over("edit", "run"),
+            differing=pl.col("correct").n_unique().over("edit", "source_id") > 1,
         )
-        counted = by_photograph.group_by("edit").agg(n=pl.len(), differing=pl.col("differing").mean())
-        averages = paired.group_by("edit").agg(drop=drop.mean())
-        table = spread.filter(pl.col("runs") > 1).join(counted, on="edit").join(averages, on="edit")
-        frames.append(table.select(pl.lit(model).alias("model"), *list(types)[1:]).cast(pl.Schema(types)))
+        table = paired.group_by("edit", maintain_order=True).agg(
+            n=photographs.n_unique(),
+            runs=pl.col("run").n_unique(),
+            drop=drop.mean(),
+            lowest=pl.col("of_run").min(),
+            highest=pl.col("of_run").max(),
+            differing=photographs.filter("differing").n_unique() / photographs.n_unique(),
+        )
+        table = table.filter(pl.col("runs") > 1).select(pl.lit(model).alias("model"), *list(types)[1:])
+        frames.append(table.cast(pl.Schema(types)))
     return pl.concat(frames)
 
 

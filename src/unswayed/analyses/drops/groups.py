@@ -32,7 +32,6 @@ from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet, require_one_task
 
 from .. import Row
-from ..statistics import covering_zero
 from ..statistics.paired import (
     IntervalSettings,
     Resampling,
@@ -71,7 +70,7 @@ def dropped_accuracy_by(
         outcomes = outcomes_of(name, frame)
         entries = _entries(outcomes, frame, facts, average=by in ("class", "superclass"))
         if edits is not None:
-            chosen = chosen_edits(edits, entries["edit"].unique().to_list())
+            chosen = chosen_edits(edits, entries["edit"].unique().sort().to_list())
             entries = entries.filter(pl.col("edit").is_in(chosen))
         rows += _rows(outcomes, entries, by, facts, settings)
     table = finish(rows, {by: pl.String, "shrunk_drop": pl.Float64})
@@ -129,19 +128,10 @@ def _entries(outcomes: Outcomes, rows: pl.DataFrame, facts: Facts, average: bool
 
     average: also one row per photograph and value for the mean over its edits.
     """
-    cells = pl.DataFrame(
-        {
-            "source_id": pl.Series(outcomes.images).gather(
-                np.repeat(np.arange(len(outcomes.images)), len(outcomes.edits))
-            ),
-            "_edit": list(outcomes.edits) * len(outcomes.images),
-            "share": outcomes.share.ravel(),
-            "runs": outcomes.runs.ravel(),
-        }
-    ).filter(pl.col("runs") > 0)
     need_original(outcomes)
-    base = cells.filter(_edit=ORIGINAL).select("source_id", base="share", base_runs="runs")
-    before = cells.select("source_id", control="_edit", before="share", before_runs="runs")
+    cells = rows.group_by("source_id", "edit").agg(share=pl.col("correct").mean(), runs=pl.len())
+    base = cells.filter(edit=ORIGINAL).select("source_id", base="share", base_runs="runs")
+    before = cells.select("source_id", control="edit", before="share", before_runs="runs")
     controls = {edit: facts.control(edit) for edit in outcomes.edits}
     entries = (
         rows.filter(~pl.col("edit").is_in([ORIGINAL, SOURCE]) & pl.col(_VALUE).is_not_null())
@@ -233,7 +223,7 @@ def _estimates(outcomes: Outcomes, entries: pl.DataFrame, column: str, settings:
         elif sums.answers[index] > 1:
             values, *runs = (piece[name].to_numpy() for name in (column, "runs", before))
             p_values[index] = sign_flip(values, lattice_of(*runs))
-    means = covering_zero(estimates_of(sums, settings, resampled, POINTS), p_values, settings.level)
+    means = estimates_of(sums, settings, resampled, POINTS).tested(p_values)
     interval = pl.Series(means.method, dtype=pl.String)
     return table.with_columns(mean=means.mean, low=means.low, high=means.high, interval=interval, p_value=p_values)
 
@@ -301,7 +291,6 @@ def dropped_accuracy_of_groups(
     rows: list[Row] = []
     for group, total in sums.items():
         count = members[group]
-        assert total.parts is not None
         # Shares of 2 and of 3 runs are sixths; the mean of both is twelfths.
         mean = replace(total, model=group, share=total.share / count, parts=total.parts * count)
         rows += [{**row, "models": count} for row in model_rows(mean, facts, settings)]
@@ -312,14 +301,13 @@ def _added(total: Outcomes | None, outcomes: Outcomes) -> Outcomes:
     """Return the sum of several models' shares and runs, on the pictures that all of them classified; parts: the least
     common multiples of their runs."""
     if total is None:
-        return replace(outcomes, parts=outcomes.runs)
+        return outcomes
     if (outcomes.images, outcomes.edits) != (total.images, total.edits):
         images = tuple(sorted(set(total.images) & set(outcomes.images)))
         edits = tuple(sorted(set(total.edits) & set(outcomes.edits)))
         if not images or not edits:
             raise UserError(f"{outcomes.model} shares no pictures with the other models of its group")
         total, outcomes = total.cut(images, edits), outcomes.cut(images, edits)
-    assert total.parts is not None
     runs = np.where((outcomes.runs > 0) & (total.runs > 0), total.runs + outcomes.runs, 0)
     return replace(total, share=total.share + outcomes.share, runs=runs, parts=np.lcm(total.parts, outcomes.runs))
 

@@ -44,8 +44,8 @@ class Rules:
 
     max_drop: edit (or a pattern such as `size-*`, or `average`) -> points; min_accuracy: edit or pattern -> percent;
     min_threshold: attribute of a sweep -> (level, percent), the level down to which that accuracy must be kept;
-    baseline: predictions not to fall behind by more than `margin` points of `measure`, accuracy or drop, on any edit;
-    level: of the intervals; models: those to check, all if empty.
+    baseline: predictions not to fall behind by more than `margin` points of `measure` on any edit; models: those to
+    check, all if empty.
     """
 
     max_drop: Mapping[str, float] = field(default_factory=dict)

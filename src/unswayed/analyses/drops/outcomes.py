@@ -25,7 +25,7 @@ from unswayed.evaluation.predictions import (
 from unswayed.labels import require_one_task
 
 from .. import Row, schema
-from ..statistics import corrected, covering_zero
+from ..statistics import corrected
 from ..statistics.paired import (
     Estimates,
     IntervalSettings,
@@ -52,7 +52,7 @@ class Outcomes:
 
     images: source ids, sorted; edits: names; share: (images, edits) float64 in [0, 1], the share of correct runs, NaN
     if there is none; runs: (images, edits) int64, the number of runs; parts: (images, edits) int64, shares are
-    multiples of its inverse; None: the runs.
+    multiples of its inverse: the runs, unless the shares are means over models.
     """
 
     model: str
@@ -60,11 +60,20 @@ class Outcomes:
     edits: tuple[str, ...]
     share: np.ndarray
     runs: np.ndarray
-    parts: np.ndarray | None = None
+    parts: np.ndarray
 
     def of(self, edit: str) -> np.ndarray:
         """Return (images,) the share of correct runs, all NaN for an edit without predictions."""
-        return self.share[:, self.edits.index(edit)] if edit in self.edits else np.full(len(self.images), np.nan)
+        return self._column(self.share, edit, np.nan)
+
+    def runs_of(self, edit: str) -> np.ndarray:
+        return self._column(self.runs, edit, 0)
+
+    def parts_of(self, edit: str) -> np.ndarray:
+        return self._column(self.parts, edit, 0)
+
+    def _column(self, values: np.ndarray, edit: str, absent: float) -> np.ndarray:
+        return values[:, self.edits.index(edit)] if edit in self.edits else np.full(len(self.images), absent)
 
     def matrix(self, edits: Sequence[str]) -> np.ndarray:
         """Return (images, edits) the shares of these edits."""
@@ -74,16 +83,7 @@ class Outcomes:
         """Return the outcomes on these photographs, for these edits."""
         columns = np.array([self.edits.index(edit) for edit in edits])
         cells = np.ix_(np.searchsorted(self.images, images), columns)
-        parts = None if self.parts is None else self.parts[cells]
-        return Outcomes(self.model, images, edits, self.share[cells], self.runs[cells], parts)
-
-    def runs_of(self, edit: str) -> np.ndarray:
-        return self.runs[:, self.edits.index(edit)] if edit in self.edits else np.zeros(len(self.images), dtype=int)
-
-    def parts_of(self, edit: str) -> np.ndarray:
-        if self.parts is None or edit not in self.edits:
-            return self.runs_of(edit)
-        return self.parts[:, self.edits.index(edit)]
+        return Outcomes(self.model, images, edits, self.share[cells], self.runs[cells], self.parts[cells])
 
 
 def each_outcomes(predictions: Predictions, models: Sequence[str] | None = None) -> Iterator[Outcomes]:
@@ -122,10 +122,19 @@ def outcomes_of(model: str, rows: pl.DataFrame, images: tuple[str, ...] | None =
     shape = (len(images), len(edits))
     runs = np.bincount(cells, minlength=len(images) * len(edits)).reshape(shape)
     if runs.max() > 1:
-        _refuse_duplicates(model, rows, cells)
+        keys = "source_id", "edit", pl.col("run").fill_null(0).alias("number")
+        pictures = rows.group_by(keys).agg(pl.col("run").first(), n=pl.len()).filter(pl.col("n") > 1)
+        first = pictures.sort("n", "source_id", "edit", "number", descending=[True, False, False, False]).head(1)
+        for row in first.iter_rows(named=True):
+            raise UserError(
+                f"{pictures.height} pictures of {model} occur more than once, "
+                f"such as {row['source_id']}, edit {row['edit']}, run {row['run']}",
+                allowed="one row per picture",
+                run="unswayed evaluate … into a new folder",
+            )
     right = np.bincount(cells, weights=rows["correct"].to_numpy(), minlength=runs.size).reshape(shape)
     share = np.divide(right, runs, out=np.full(shape, np.nan), where=runs > 0)
-    return Outcomes(model, images, edits, share, runs)
+    return Outcomes(model, images, edits, share, runs, runs)
 
 
 def read_pair(
@@ -153,20 +162,7 @@ def read_pair(
                     f"{row['source_id']}, edit {row['edit']}, run {row['run']}",
                     allowed="predictions on the same benchmark; --common compares only the pictures that both have",
                 )
-    return with_original(first, pair[0]), with_original(second, pair[1])
-
-
-def _refuse_duplicates(model: str, rows: pl.DataFrame, cells: np.ndarray) -> None:
-    run = rows["run"].fill_null(0).to_numpy().astype(np.int64)
-    _, first, counts = np.unique(cells * (run.max() + 1) + run, return_index=True, return_counts=True)
-    if counts.max() > 1:
-        row = rows.row(int(first[counts.argmax()]), named=True)
-        raise UserError(
-            f"{int((counts > 1).sum())} pictures of {model} occur more than once, "
-            f"such as {row['source_id']}, edit {row['edit']}, run {row['run']}",
-            allowed="one row per picture",
-            run="unswayed evaluate … into a new folder",
-        )
+    return outcomes_of(first, pair[0]), outcomes_of(second, pair[1])
 
 
 def weight_of_one(n: int) -> str:
@@ -209,13 +205,6 @@ def model_rows(
     return [row for row in rows if edits is None or row["edit"] in edits]
 
 
-def with_original(model: str, rows: pl.DataFrame) -> Outcomes:
-    """Return the model's outcomes; refused if there are none for the originals."""
-    outcomes = outcomes_of(model, rows)
-    need_original(outcomes)
-    return outcomes
-
-
 def need_original(outcomes: Outcomes) -> np.ndarray:
     """Return the share of correct predictions on each original; refused if there are none."""
     if ORIGINAL not in outcomes.edits:
@@ -247,7 +236,7 @@ def lattice_of(*runs: np.ndarray, parts: np.ndarray | None = None) -> int:
     parts: (photographs, edits) differences, for that of their mean over edits. A mean over edits that some photographs
     lack is on no common lattice; a fine one makes the test sample flips instead.
     """
-    lattice = math.lcm(*(int(count) for count in np.unique(np.concatenate(runs)) if count > 0))
+    lattice = math.lcm(*(int(count) for count in np.unique(np.concatenate([[0], *runs])) if count > 0))
     if parts is None:
         return lattice
     missing = np.isnan(parts)
@@ -270,7 +259,7 @@ def _edit_rows(
     nets = np.where(np.isnan(drops), np.nan, outcomes.matrix(controls) - share)
     answers = np.maximum(runs.max(axis=0), base_runs.max())
     net_answers = np.maximum(answers, [outcomes.runs_of(control).max() for control in controls])
-    (drop, p_values), (net, net_p_values) = (
+    drop, net = (
         _tested(outcomes, with_average(parts, averaged), averaged, with_sum(counts, averaged), edited, starts, settings)
         for parts, counts, starts in ((drops, answers, [ORIGINAL] * len(edited)), (nets, net_answers, controls))
     )
@@ -288,12 +277,10 @@ def _edit_rows(
             control = controls[index]
         else:
             continue
-        entries |= {"n": int(drop.sums.n[index]), **drop.entries(index, "drop", "low", "high")}
-        entries["p_value"] = float(p_values[index])
+        entries |= {"n": int(drop.sums.n[index]), **drop.entries(index, "drop", "low", "high", "p_value")}
         if control is not None and net.sums.n[index]:
             entries |= {"control": control, "net_n": int(net.sums.n[index])}
-            entries |= net.entries(index, "net_drop", "net_low", "net_high")
-            entries["net_p_value"] = float(net_p_values[index])
+            entries |= net.entries(index, "net_drop", "net_low", "net_high", "net_p_value")
         rows.append({"model": outcomes.model, "edit": edit, "interval": drop.method[index], **entries})
     return rows
 
@@ -306,22 +293,30 @@ def _tested(
     edited: list[str],
     against: list[str],
     settings: IntervalSettings,
-) -> tuple[Estimates, np.ndarray]:
-    """Return the estimates and p-values of each edit and of the average, whose column is the last.
+) -> Estimates:
+    """Return the tested estimates of each edit and of the average, whose column is the last.
 
     One run: McNemar's exact test; several runs, and the average: the sign-flip test. against: what each edit is
     measured against.
     """
     drop = estimates(differences, answers, outcomes.images, settings, unit=POINTS)
+    runs = [[outcomes.parts_of(edit), outcomes.parts_of(start)] for edit, start in zip(edited, against, strict=True)]
+    of_one_run = np.append(answers[:-1] == 1, False)
     p_values = mcnemar(np.rint(drop.sums.losses), np.rint(drop.sums.gains))
-    runs = [outcomes.parts_of(edit) for edit in edited]
-    starts = [outcomes.parts_of(edit) for edit in against]
-    for index in np.flatnonzero((drop.sums.answers[:-1] > 1) & (drop.sums.n[:-1] > 0)):
-        p_values[index] = sign_flip(differences[:, index], lattice_of(runs[index], starts[index]))
-    if drop.sums.n[-1]:
-        counts = [part[at] for part in (runs, starts) for at in averaged]
-        p_values[-1] = sign_flip(differences[:, -1], lattice_of(*counts, parts=differences[:, averaged]))
-    return covering_zero(drop, p_values, settings.level), p_values
+    return drop.tested(np.where(of_one_run, p_values, flip_tests(differences, averaged, runs)))
+
+
+def flip_tests(differences: np.ndarray, averaged: list[int], runs: list[list[np.ndarray]]) -> np.ndarray:
+    """Return the p-values of sign flips for each edit and for the average, whose column is the last.
+
+    runs: for each edit the numbers of runs of all that its differences are computed from.
+    """
+    columns = [*([index] for index in range(len(runs))), averaged]
+    p_values = []
+    for column, chosen in zip(differences.T, columns, strict=True):
+        counts = [part for at in chosen for part in runs[at]]
+        p_values.append(sign_flip(column, lattice_of(*counts, parts=differences[:, chosen])))
+    return np.array(p_values)
 
 
 def with_sum(answers: np.ndarray, averaged: list[int]) -> np.ndarray:

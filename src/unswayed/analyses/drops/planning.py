@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -23,6 +24,7 @@ PHOTOGRAPHS = (50, 100, 200, 500, 1000, 2000, 5000)
 DETECT, SMALLEST, PASS = "photographs that show this drop", "smallest drop they show", "photographs that pass the gate"
 # Above this a simulation takes minutes, and the computed power is exact to a tenth of a point.
 _MOST_SIMULATED = 50_000
+_Power = Callable[[Design, int], float]
 
 
 @one_line
@@ -87,48 +89,40 @@ def plan_photographs(
     if settings.tests < 1:
         raise UserError(f"the number of tests is {settings.tests}", allowed="1 or more")
     alpha = (1 - level) / settings.tests
+    detecting = (
+        partial(powers.detection_power, alpha=alpha),
+        partial(powers.simulated_detection_power, alpha=alpha, seed=seed),
+    )
     rows: list[Row] = []
     for (model, edit), design in designs.items():
+        named = {"model": model, "edit": edit}
         asked: list[tuple[str, Design | None, int | None]] = []
         for n in settings.photographs:
             if n < 1:
                 raise UserError(f"the number of photographs is {n}", allowed="1 or more")
             drop = powers.smallest_drop(design, n, power, alpha)
             asked.append((SMALLEST, None if drop is None else replace(design, drop=drop), n))
-        for wanted in [
-            *([design] if own_drop else []),
-            *(replace(design, drop=points / 100) for points in settings.drop),
-        ]:
+        drops = [replace(design, drop=points / 100) for points in settings.drop]
+        for wanted in [design, *drops] if own_drop else drops:
             asked.append((DETECT, wanted, powers.photographs_to_detect(wanted, power, alpha)))
-        named = {"model": model, "edit": edit}
-        rows += [named | _row(*question, powers.detection_power, powers.simulated_detection_power, seed, alpha=alpha)
-                 for question in asked]  # fmt: skip
+        rows += [named | _row(*question, *detecting) for question in asked]
         if max_drop is not None:
-            question = PASS, design, powers.photographs_to_pass(design, max_drop / 100, power, level)
-            row = _row(
-                *question, powers.pass_power, powers.simulated_pass_power, seed, at_most=max_drop / 100, level=level
-            )
-            rows.append(named | row | {"max_drop": max_drop})
+            passing = partial(powers.pass_power, at_most=max_drop / 100, level=level)
+            simulated = partial(powers.simulated_pass_power, at_most=max_drop / 100, level=level, seed=seed)
+            number = powers.photographs_to_pass(design, max_drop / 100, power, level)
+            rows.append(named | _row(PASS, design, number, passing, simulated) | {"max_drop": max_drop})
     types = schema("model edit question photographs drop max_drop discordance runs power simulated")
     return pl.DataFrame(rows, schema=types, infer_schema_length=None)
 
 
-def _row(
-    question: str,
-    design: Design | None,
-    number: int | None,
-    power: Callable[..., float],
-    simulated: Callable[..., float],
-    seed: int,
-    **how: float,
-) -> Row:
+def _row(question: str, design: Design | None, number: int | None, power: _Power, simulated: _Power) -> Row:
     """Return the answer with the computed and the simulated power; design, number: None where there is none."""
     row: Row = {"question": question, "photographs": number}
     if design is not None:
         row |= {"drop": 100 * design.drop, "discordance": 100 * design.discordance, "runs": design.runs}
-        row["power"] = None if number is None else power(design, number, **how)
+        row["power"] = None if number is None else power(design, number)
         if number is not None and number <= _MOST_SIMULATED:
-            row["simulated"] = simulated(design, number, seed=seed, **how)
+            row["simulated"] = simulated(design, number)
     return row
 
 

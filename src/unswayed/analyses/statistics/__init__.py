@@ -5,9 +5,10 @@ A difference is certain if its p-value, corrected within its family, is below 5 
 - Each average (of one model, or of one pair of models) answers a question of its own, so it is a family of one: its
   `p_holm` is its `p_value`, and no other row of the table changes it.
 - All other rows of a table are one family, which Holm's correction is over.
-- The interval of a row contains zero wherever its own test does not reject zero (`covering_zero`), so an average never
-  stands beside an interval that contradicts its p-value. The interval of another row may exclude zero although the row
-  is not certain, if the correction for the number of rows decides; nothing is then said, drawn or colored as certain.
+- The interval of a row contains zero wherever its own test does not reject zero (`Estimates.tested`), so an average
+  never stands beside an interval that contradicts its p-value. The interval of another row may exclude zero although
+  the row is not certain, if the correction for the number of rows decides; nothing is then said, drawn or colored as
+  certain.
 
 Views ask `is_certain` for one row, `certain_rows` for the rows of a frame, and `in_words` for a sentence.
 """
@@ -16,14 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
 from unswayed.evaluation.facts import AVERAGE
 
-from .paired import Estimates, holm
+from .paired import holm
 
 SURE = 0.05
 _TESTS = ("p_value", "net_p_value", "accuracy_p_value")
@@ -75,9 +75,3 @@ def corrected(table: pl.DataFrame) -> pl.DataFrame:
             column = pl.Series(name.replace("value", "holm"), adjusted, dtype=pl.Float64).fill_nan(None)
             table = table.with_columns(column)
     return table
-
-
-def covering_zero(estimates: Estimates, p_values: np.ndarray, level: float) -> Estimates:
-    """The estimates with intervals that contain zero wherever the exact test does not reject it at the same level."""
-    reach = np.where(p_values >= 1 - level, 0.0, np.nan)  # fmin and fmax leave NaN out
-    return replace(estimates, low=np.fmin(estimates.low, reach), high=np.fmax(estimates.high, reach))

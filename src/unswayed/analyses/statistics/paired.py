@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypedDict
 
@@ -49,16 +49,15 @@ def tango_interval(
         variance = n * ((root - linear) / (2 * n) + theta * (1 - theta))
         return (b - c - n * theta) / np.sqrt(np.maximum(variance, 1e-300))
 
-    low_out, low_in = np.full_like(estimate, -1.0), estimate.copy()
-    high_out, high_in = np.full_like(estimate, 1.0), estimate.copy()
-    for _ in range(45):
-        middle = (low_out + low_in) / 2
-        outside = distance(middle) > z
-        low_out, low_in = np.where(outside, middle, low_out), np.where(outside, low_in, middle)
-        middle = (high_out + high_in) / 2
-        outside = distance(middle) < -z
-        high_out, high_in = np.where(outside, middle, high_out), np.where(outside, high_in, middle)
-    return low_in, high_in
+    def end(side: int) -> np.ndarray:
+        outer, inner = np.full_like(estimate, side), estimate
+        for _ in range(45):
+            middle = (outer + inner) / 2
+            outside = -side * distance(middle) > z
+            outer, inner = np.where(outside, middle, outer), np.where(outside, inner, middle)
+        return inner
+
+    return end(-1), end(1)
 
 
 def score_interval(
@@ -288,17 +287,26 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Means of columns of differences with their intervals and methods (`score`, `bootstrap`), and their sums."""
+    """Means of columns of differences with their sums, their intervals and the methods (`score`, `bootstrap`) and level
+    of these, and their p-values if they were `tested`."""
 
     sums: Sums
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
     method: np.ndarray
+    level: float
+    p_value: np.ndarray = field(default_factory=lambda: np.empty(0))
+
+    def tested(self, p_value: np.ndarray) -> Estimates:
+        """Return them with exact tests, and intervals that contain zero wherever its test does not reject zero."""
+        reach = np.where(p_value >= 1 - self.level, 0.0, np.nan)  # fmin and fmax leave NaN out
+        return replace(self, p_value=p_value, low=np.fmin(self.low, reach), high=np.fmax(self.high, reach))
 
     def entries(self, at: int, *names: str) -> dict[str, float]:
-        """Return one mean and the ends of its interval under three names, such as drop, low, high."""
-        return {name: float(end[at]) for name, end in zip(names, (self.mean, self.low, self.high), strict=True)}
+        """Return one mean, the ends of its interval and its p-value under these names, such as drop, low, high."""
+        numbers = self.mean, self.low, self.high, self.p_value
+        return {name: float(number[at]) for name, number in zip(names, numbers, strict=False)}
 
 
 def estimates_of(
@@ -325,7 +333,7 @@ def estimates_of(
         method[at] = "bootstrap"
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = (sums.losses - sums.gains) / sums.n
-    return Estimates(sums, mean * scale, low * scale, high * scale, method)
+    return Estimates(sums, mean * scale, low * scale, high * scale, method, settings.level)
 
 
 def estimates(

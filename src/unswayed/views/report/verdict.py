@@ -107,10 +107,10 @@ def hurts_most(findings: Findings) -> tuple[Answer, Answer]:
     reason = f"it {'is beyond' if sure else 'may be'} chance{which}"
     gap = findings.lead
     if gap is not None:
-        more = f"({points(gap.points, signed=True)} points, {interval(gap.low, gap.high)})"
+        more = f"({points(gap['points'], signed=True)} points, {interval(gap['low'], gap['high'])})"
         following = findings.words[findings.worst["edit"][1]]
         reason += (
-            f"; that it is worse than the next, {following} {more}, is {'sure too' if gap.certain else 'not sure'}"
+            f"; that it is worse than the next, {following} {more}, is {'sure too' if gap['certain'] else 'not sure'}"
         )
     return Answer(words, costs), Answer(answer, f"{reason}.")
 
