@@ -25,7 +25,7 @@ from unswayed.evaluation import run_evaluation
 from unswayed.evaluation.inputs import open_pictures
 from unswayed.models.heads import keys_of, trained_on
 from unswayed.models.opening import open_model
-from unswayed.repair import RepairSettings, photographs, repair
+from unswayed.repair import RepairSettings, photographs, repair, run
 from unswayed.repair.measuring import EXITS, enhance
 from unswayed.sources import open_source
 from unswayed.transforms import EditMixture
@@ -99,7 +99,7 @@ def test_a_repair_that_makes_a_model_worse_exits_with_1(tmp_path, monkeypatch):
         used.append(settings.workers)
         return run_evaluation(pictures, models, output, settings, **more)
 
-    monkeypatch.setattr("unswayed.repair.run.run_evaluation", evaluate)
+    monkeypatch.setattr(run, "run_evaluation", evaluate)
     command = ["repair", f"folder:{photos}", "-m", spec, "-o", str(tmp_path / "out"), "--recipe", RECIPE, "--json"]
     command += ["--epochs", "6", "--batch-size", "8", "--fill", "smooth", "--workers", "1", "--no-freeze-norm"]
     command += ["--train", "all", "--consistency", "1e6", "--learning-rate", "3e-3", "--held-out", "0.5", "--ema", "0"]
