@@ -50,10 +50,11 @@ def predictions() -> Reader:
 
 
 def manifest() -> Reader:
+    import polars as pl
+
     from unswayed.benchmark.folder import Benchmark
     from unswayed.benchmark.rows import Row, read_manifest, record, row_of, schema
     from unswayed.evaluation.facts import Facts, _with_manifest
-    from unswayed.evaluation.predictions import polars_table
 
     rows = [Row("dog", edit, path=f"images/{edit}/dog.png", label=1, notes=["n"]) for edit in ("original", "size-0.1")]
     file = io.BytesIO()
@@ -63,10 +64,10 @@ def manifest() -> Reader:
     def read(data: bytes) -> Facts:
         root = placed("benchmark/manifest.parquet", data).parent
         if len(data) % 2:
-            return _with_manifest(Facts(), polars_table(read_manifest(root, (), outside=True)))
+            return _with_manifest(Facts(), pl.DataFrame(read_manifest(root, (), outside=True)))
         for row in (table := Benchmark(root).manifest).to_pylist():
             row_of(row)
-        return _with_manifest(Facts(), polars_table(table))
+        return _with_manifest(Facts(), pl.DataFrame(table))
 
     return Reader([file.getvalue()], read, other_columns)
 

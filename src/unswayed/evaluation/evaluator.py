@@ -73,7 +73,7 @@ class OpenedModel:
         return output / PARTS / f"{self.slug}-{self.fingerprint[:12]}-{size}"
 
 
-# An open model whose predictions are not finished, or what became of it.
+# An open model whose predictions are not finished.
 Loaded = tuple[Model, OpenedModel]
 
 

@@ -37,7 +37,7 @@ from .model_cards import (
     suspicion_in,
     tasks_in,
 )
-from .predictions import Predictions, in_memory, is_frame, polars_frame, polars_table
+from .predictions import Predictions, in_memory, is_frame, polars_frame
 
 ORIGINAL, SOURCE, AVERAGE = "original", "source", "average"
 _PHOTOGRAPHS = {
@@ -250,7 +250,7 @@ def find_benchmark(
     if given is not None:
         root = local_copy(given)
         card = read_card(root)
-        manifest = polars_table(read_manifest(root, (), outside=True))
+        manifest = pl.DataFrame(read_manifest(root, (), outside=True))
         lines = _differences(predictions, stated, root, card)
         if lines:
             raise UserError(
@@ -277,7 +277,7 @@ def find_benchmark(
             card = read_card(root) if (root / CARD).is_file() else {}
             lines = _differences(predictions, stated, root, card)
             if not lines:
-                manifest = polars_table(read_manifest(root, (), outside=True))
+                manifest = pl.DataFrame(read_manifest(root, (), outside=True))
                 return Facts(root=root, manifest=manifest, benchmark=card)
             absent.append(f"the benchmark in {path} is not the one that was evaluated ({'; '.join(lines)})")
     without = "so its controls and levels are unknown and its pictures are not shown: give its place by --benchmark"

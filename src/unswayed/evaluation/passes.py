@@ -51,9 +51,9 @@ class Pass:
     """Classifies a share of the pictures, originals for the contract check first, in batches of `size`.
 
     A model that adapts to its pictures (`+bn-adapt`) has its own pass, one edit at a time; classifiers and models that
-    answer about whole pictures do not share one. The batches are the same for
-    every division into shares. lanes: how many batches a CPU classifies beside each other. processes: how many
-    processes share the machine. careful: called with each picture and each model before they are used, one at a time.
+    answer about whole pictures do not share one. The batches are the same for every division into shares. lanes: how
+    many batches a CPU classifies beside each other. processes: how many processes share the machine. careful: called
+    with each picture and each model before they are used, one at a time.
     """
 
     def __init__(

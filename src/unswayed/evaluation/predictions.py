@@ -49,13 +49,6 @@ def polars_frame(predictions: Any) -> pl.DataFrame | pl.LazyFrame:
     return pl.from_dataframe(predictions)
 
 
-def polars_table(table: pa.Table) -> pl.DataFrame:
-    """A checked table of pyarrow as one of polars."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
-
-
 def each_model(
     predictions: Predictions, columns: Sequence[str] = COLUMNS, models: Sequence[str] | None = None
 ) -> Iterator[tuple[str, pl.DataFrame]]:
@@ -146,7 +139,7 @@ def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     beside = [name for name in ("label", "predicted") if name in there] if "correct" in columns else []
     task = ["task"] if "probability" in columns and "task" in there else []
     wanted = list(dict.fromkeys([*columns, *beside, *task]))
-    frame = polars_table(read_checked(path, STORED, select=wanted, required=columns, run=run))
+    frame = pl.DataFrame(read_checked(path, STORED, select=wanted, required=columns, run=run))
     if frame.is_empty():
         raise UserError(f"{path} contains no rows", run="the same `unswayed evaluate` command again")
     if len(beside) == 2:

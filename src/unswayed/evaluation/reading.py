@@ -13,7 +13,7 @@ from unswayed.files.tables import read_checked
 from unswayed.files.whole import Json
 
 from .model_cards import GUARDS, STORED, WHITE_BOX, chance_in, doubted_share_in, read_cards, suspicion_in
-from .predictions import missing_model, plain_text, polars_table
+from .predictions import missing_model, plain_text
 
 
 def cards(folder: str | Path) -> dict[str, Json]:
@@ -43,7 +43,7 @@ def scan_predictions(folder: str | Path, models: Sequence[str] | None = None) ->
     folder = local_copy(folder)
     root = folder if folder.is_dir() else folder.parent
     files = [root / f"{by_model[name]['file']}.parquet" for name in wanted]
-    tables = [polars_table(read_checked(file, STORED, required=["model", "edit"])) for file in files]
+    tables = [pl.DataFrame(read_checked(file, STORED, required=["model", "edit"])) for file in files]
     attacks = pl.lit(False).alias(WHITE_BOX)
     if any(card.get("white_box") for card in by_model.values()):
         from .facts import read_facts

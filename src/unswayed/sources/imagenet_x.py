@@ -188,8 +188,7 @@ def parse_factors(path: Path) -> pl.DataFrame:
 
 def _frame(table: pa.Table) -> pl.DataFrame:
     """The checked annotations, with numbers as small as they can be."""
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(table)
     return frame.with_columns(pl.col("class").cast(pl.Int16), pl.exclude("file_name", "class").cast(pl.UInt8))
 
 

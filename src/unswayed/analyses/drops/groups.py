@@ -27,7 +27,7 @@ from unswayed.evaluation.facts import (
     read_facts,
 )
 from unswayed.evaluation.model_cards import tasks_in
-from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model, polars_table
+from unswayed.evaluation.predictions import COLUMNS, Predictions, columns_of, each_model
 from unswayed.files.text_tables import read_csv
 from unswayed.labels import imagenet, require_one_task
 
@@ -314,7 +314,7 @@ def _added(total: Outcomes | None, outcomes: Outcomes) -> Outcomes:
 
 def read_model_csv(path: str | Path) -> pl.DataFrame:
     """Return a CSV about models as text columns, without surrounding blanks and empty rows; empty cells are null."""
-    table = polars_table(read_csv(path, {}, others="text"))
+    table = pl.DataFrame(read_csv(path, {}, others="text"))
     table = table.with_columns(pl.all().str.strip_chars().replace("", None))
     return table.filter(~pl.all_horizontal(pl.all().is_null()))
 

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 
 from unswayed.errors import UserError, check_known, some
-from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import Column, column_names, read_checked
 from unswayed.files.text_tables import csv_names, read_csv
 from unswayed.sources.imagenet_x import FACTORS, Annotations, image_keys
@@ -113,7 +112,7 @@ def _models_of(file: Path) -> Iterator[tuple[str, pl.DataFrame]]:
         table = read_csv(file, declared, select=list(declared), categories=("file_name", "edit", "model"))
     else:
         table = read_checked(file, declared, select=list(declared))
-    frame = polars_table(table)
+    frame = pl.DataFrame(table)
     if "edit" in names:
         frame = frame.filter(pl.col("edit").is_null() | pl.col("edit").cast(pl.String).is_in(_UNEDITED))
     known = pl.col(probability) if probability else pl.lit(None, pl.Float64)
@@ -261,7 +260,7 @@ def _read(name: str, file: Path, by: str | None) -> pl.DataFrame:
         raise UserError(f"{file} has one row per {' and '.join(keys)}", run=run)
     declared = {key: Column("text", nulls=False) for key in keys}
     declared |= {column: Column("number", lowest=0, highest=1) for column in measured}
-    numbers = polars_table(read_csv(file, declared, required=keys))
+    numbers = pl.DataFrame(read_csv(file, declared, required=keys))
     twice = numbers.filter(numbers.select(keys).is_duplicated())
     if not twice.is_empty():
         raise UserError(f"{file} has '{twice['model'][0]}' more than once", allowed="one row per model")

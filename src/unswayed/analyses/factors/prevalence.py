@@ -12,7 +12,6 @@ import scipy  # `scipy.stats` is slow to import, and loaded when it is used
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import similar_factors
 from unswayed.evaluation.model_cards import STORED
-from unswayed.evaluation.predictions import polars_table
 from unswayed.files.tables import column_names, read_checked
 from unswayed.sources.imagenet_x import FACTORS, METACLASSES, Annotations, image_keys
 
@@ -117,7 +116,7 @@ def read_edited(path: str | Path) -> pl.DataFrame:
     tables = []
     for file in answer_files(path):
         if file.suffix.lower() == ".parquet" and set(_EDITED) <= set(column_names(file)):
-            frame = polars_table(read_checked(file, STORED, select=_EDITED))
+            frame = pl.DataFrame(read_checked(file, STORED, select=_EDITED))
             texts = pl.col("model", "file_name", "edit").cast(pl.String)  # files hold them as categories
             tables.append(frame.select(texts, pl.col("correct").cast(pl.Boolean)))
     if not tables:

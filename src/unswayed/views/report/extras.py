@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from unswayed.errors import UserError
 from unswayed.evaluation.model_cards import sentences_in
-from unswayed.evaluation.predictions import polars_table
 from unswayed.files.records import read_object
 from unswayed.files.tables import Column as StoredColumn
 from unswayed.files.text_tables import read_csv
@@ -70,7 +69,7 @@ def sensitivity_table(folder: Path) -> pl.DataFrame:
     path = folder / "rfs.csv"
     if not path.is_file():
         raise UserError(f"{folder} contains no rfs.csv", run=f"unswayed sensitivity SOURCE -m MODEL -o {folder}")
-    table = polars_table(read_csv(path, _SENSITIVITY, required=list(_SENSITIVITY)))
+    table = pl.DataFrame(read_csv(path, _SENSITIVITY, required=list(_SENSITIVITY)))
     if table.is_empty():
         raise UserError(f"{path} contains no rows", run=f"unswayed sensitivity SOURCE -m MODEL -o {folder}")
     return table
@@ -105,7 +104,7 @@ def distribution_section(folder: Path, findings: Findings) -> Section:
 def distribution_table(path: Path) -> pl.DataFrame:
     """Return one of the tables that `unswayed distribution` wrote."""
     columns = _DISTRIBUTION_COLUMNS.get(path.stem, {})
-    return polars_table(read_csv(path, {"model": StoredColumn("text"), **columns}, required=list(columns)))
+    return pl.DataFrame(read_csv(path, {"model": StoredColumn("text"), **columns}, required=list(columns)))
 
 
 _NAMES = {"model": StoredColumn("text", nulls=False)}
