@@ -38,7 +38,7 @@ from equivalence import Difference, mean_difference
 from picture_quality import spectral_amplitude
 from unswayed.benchmark import BuildSettings
 from unswayed.benchmark.plan import Plan
-from unswayed.benchmark.prepare import Preparation, PreparedSource
+from unswayed.benchmark.prepare import Preparation, PreparedPicture
 from unswayed.benchmark.quality import glcm_measures
 from unswayed.benchmark.serving import Address, Client, Service
 from unswayed.edits.recipes import open_recipe
@@ -148,7 +148,7 @@ class Composing:
     def __init__(self, plan: Plan, service: Address) -> None:
         self.plan, self.service = plan, service
 
-    def __call__(self, source_id: str) -> PreparedSource:
+    def __call__(self, source_id: str) -> list[PreparedPicture]:
         return self.preparation(source_id)
 
     @cached_property
@@ -169,21 +169,20 @@ def compositions(spec: str, diffusion: Diffusion, options: argparse.Namespace) -
         with Service(diffusion, removal_of(settings)) as service:
             tasks = run_tasks(Composing(plan, service.address), ids, options.workers, apart=True)
             outcomes = {outcome.task: outcome for outcome in service.run(tasks)}
-    prepared = [outcomes[source_id].result for source_id in ids if outcomes[source_id].result is not None]
     for outcome in outcomes.values():
         if outcome.result is None:
             say(f"{spec}: {outcome.task} is left out: {outcome.failure}")
     name = spec.partition(":")[0]
     return [
         Composed(
-            f"{name}/{one.source_id}",
+            f"{name}/{source_id}",
             picture.row.edit,
             picture.layers,
-            one.source_id in grid,
-            one.source_id in texture,
+            source_id in grid,
+            source_id in texture,
         )
-        for one in prepared
-        for picture in one.pictures
+        for source_id in ids
+        for picture in outcomes[source_id].result or ()
         if picture.layers is not None
     ]
 

@@ -114,7 +114,7 @@ def pictures(plan: Plan, preparation: Preparation, batch: int = 8) -> Iterator[P
     """Every picture of the plan, rendered but not written."""
     renderer = plan.open_renderer()
     for source_id in plan.source.ids:
-        prepared = [picture for picture in preparation(source_id).pictures if picture.layers is not None]
+        prepared = [picture for picture in preparation(source_id) if picture.layers is not None]
         for first in range(0, len(prepared), batch):
             some = prepared[first : first + batch]
             answers = renderer.render([picture.layers for picture in some])
@@ -129,7 +129,7 @@ def built_pictures(plan: Plan, preparation: Preparation) -> Iterator[Picture]:
         if not (plan.root / row_path(source_id)).is_file():
             continue
         rows = {(row.edit, row.run): row for row in read_rows(plan.root, source_id)}
-        for picture in preparation(source_id).pictures:
+        for picture in preparation(source_id):
             row = rows.get((picture.row.edit, picture.row.run))
             if row is None or row.path is None or row.seed != picture.row.seed or picture.layers is None:
                 continue
@@ -164,7 +164,7 @@ def _ghosts(plan: Plan, edited: list[Picture], trials: int, rng: np.random.Gener
     while len(verdicts) < trials:
         preparation = Preparation(plan, Ghostly(float(rng.uniform(0.3, 0.7))))
         for source_id in rng.permutation(plan.source.ids)[: trials - len(verdicts)]:
-            made = preparation(str(source_id)).pictures
+            made = preparation(str(source_id))
             ours = [one for one in edited if one.row.source_id == source_id and "residue" in one.evidence.left]
             if not ours:
                 continue

@@ -131,7 +131,7 @@ def test_a_salient_network_is_asked_about_the_removed_object(drawn_folder, tmp_p
         preparation.__dict__["witness"] = Witness(
             preparation.backgrounds, segmenter=None if found is None else lambda found=found: found
         )
-        known = preparation(scene_id).pictures[-1].evidence
+        known = preparation(scene_id)[-1].evidence
         assert known.left.get("salient") == expected
 
 

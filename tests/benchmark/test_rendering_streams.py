@@ -133,7 +133,7 @@ def test_the_process_of_the_renderer_also_removes_objects(source, tmp_path):
 def test_refusals_pass_through(source, tmp_path):
     settings = BuildSettings(removal="patches", size=64)  # for a network, so that every edit is composed
     prepared = Preparation(Plan(tmp_path / "b", source, open_recipe(RECIPE), settings))(source.ids[0])
-    answers = render_safely(Paste(), [picture.layers for picture in prepared.pictures if picture.layers is not None])
+    answers = render_safely(Paste(), [picture.layers for picture in prepared if picture.layers is not None])
     assert {type(answer) for answer in answers} == {Rendering, Refusal}
     assert all(answer.status == "skipped" for answer in answers if isinstance(answer, Refusal))
 
@@ -143,7 +143,7 @@ def test_preparing_never_raises_for_a_bad_source(drawn_folder, tmp_path):
     (folder / "images/class0/0000.jpg").write_bytes(b"")
     plan = plan_of(tmp_path / "b", open_source(f"folder:{folder}"))
     prepared = Preparation(plan)("class0--0000")
-    rows = [picture.row for picture in prepared.pictures]
+    rows = [picture.row for picture in prepared]
     assert {row.status for row in rows} == {"failed"}
     assert {row.reason for row in rows} == {rows[0].reason}
     assert "the file is empty" in rows[0].reason

@@ -12,7 +12,6 @@ import fsspec
 import pytest
 
 from command_line import refused
-from unswayed.benchmark.render import settle, write_beside
 from unswayed.errors import UserError
 from unswayed.files import objects
 from unswayed.files.storage import fetch_missing, fetch_pictures, local_copy, reachable_copy, refresh
@@ -126,7 +125,7 @@ def test_a_written_file_is_uploaded_before_it_appears(memory, monkeypatch: pytes
     root = local_copy(BENCH)
     assert not root.exists()
     write_json(root / "benchmark.json", {"seed": 0})
-    settle([write_beside(root / "images/size/dog.png", b"picture")])
+    write_bytes(root / "images/size/dog.png", b"picture")
     assert stored(memory) == {"benchmark.json": b'{\n "seed": 0\n}\n', "images/size/dog.png": b"picture"}
     assert names(root) == set(stored(memory))
 
@@ -136,7 +135,7 @@ def test_a_written_file_is_uploaded_before_it_appears(memory, monkeypatch: pytes
     monkeypatch.setattr(type(memory), "put_file", refuse)
     for write in (
         lambda: write_bytes(root / "rows/dog.json", b"[]"),
-        lambda: settle([write_beside(root / "images/size/cat.png", b"picture")]),
+        lambda: write_bytes(root / "images/size/cat.png", b"picture"),
     ):
         with pytest.raises(UserError, match=r"cannot write memory://bucket/bench/\S+: no permission") as caught:
             write()

@@ -8,16 +8,16 @@ import math
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from unswayed.choices import one_line, takes
-from unswayed.edits.recipes import Recipe, Start, open_recipe
+from unswayed.edits.recipes import Recipe, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
 from unswayed.files.storage import place_of, refresh
-from unswayed.jobs import ENGINES, Watch, engine_of, run_tasks
+from unswayed.jobs import ENGINES, engine_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
 from unswayed.jobs.processes import preload, start_server
 from unswayed.jobs.scheduling import Here
@@ -31,12 +31,13 @@ from .agreement import check_model, measured_agreement
 from .plan import Plan, labels_hash, only_run, record_facts, settle_card
 from .quality import is_invalid, write_mask_sheet
 from .render import (
+    Described,
     NetworkBuilder,
     SourceBuilder,
     Summary,
     describe_network,
+    described,
     give_up,
-    passes_of,
     sweep,
     through_network,
 )
@@ -48,8 +49,6 @@ from .rows import (
     OK,
     ORIGINAL_EDIT,
     SOURCE_EDIT,
-    Card,
-    Row,
     counts,
     finished_sources,
     read_rows,
@@ -75,44 +74,6 @@ class Progress:
         """Return how much of the build is done, in [0, 1]."""
         done, total = self.passes or (self.done, self.total)
         return done / total if total else 1.0
-
-
-@dataclass
-class _Tally:
-    """How far a run is; `tell` passes that on to the monitor and to the caller.
-
-    planned: passes of the network for one source; passes, all_passes: done, and in total as far as that is known.
-    """
-
-    monitor: Monitor
-    progress: Callable[[Progress], None] | None
-    done: int
-    sources: int
-    counts: Counter[str]
-    planned: int
-    passes: int = 0
-
-    def __post_init__(self) -> None:
-        self.all_passes = (self.sources - self.done) * self.planned
-        self.tell()
-
-    def prepared(self, passes: int) -> None:
-        """Replace the planned passes of a finished source by those of the pictures that were possible for it."""
-        self.all_passes += passes - self.planned
-
-    def tell(self, summary: Summary | None = None) -> None:
-        """Pass on how far the run is; summary: of the source that was just finished."""
-        if summary is not None:
-            self.done += 1
-            self.counts.update(summary.counts)
-        passes = (min(self.passes, self.all_passes), self.all_passes) if self.all_passes else None
-        pictures = ", ".join(
-            f"{number} {status}" for status, number in self.counts.items() if number and status != FAILED
-        )
-        note = f"{self.done} of {self.sources} scenes; {pictures}" if passes else pictures
-        self.monitor.count(*(passes or (self.done, self.sources)), failed=self.counts[FAILED], note=note)
-        if self.progress is not None:
-            self.progress(Progress(self.done, self.sources, dict(self.counts), passes, summary))
 
 
 @one_line
@@ -182,7 +143,7 @@ def build(
     unit = "passes" if settings.has_network else "scenes"
     with only_run(root, settings.shard), Monitor(root, "build", unit, show) as monitor:
         start_server(preload(SourceBuilder(plan)))
-        return _build(plan, opened, monitor, progress, say)
+        return _Run(plan, opened, monitor, progress, say).build()
 
 
 def _settled(renderer: Renderer, settings: BuildSettings) -> str:
@@ -207,73 +168,154 @@ def _here_possible(settings: BuildSettings) -> bool:
     return bool(ENGINES.part(settings.engine).facts.get("this_process"))
 
 
-Make = Callable[[list[str], _Tally], Generator[Summary, None, None]]
+class _Run:
+    """One run of a build, which tells the monitor and the caller how far it is.
+
+    planned: passes of the network for one source; passes, all_passes: done, and in total as far as that is known.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        opened: Renderer | None,
+        monitor: Monitor,
+        progress: Callable[[Progress], None] | None,
+        say: Callable[[str], None] | None,
+    ) -> None:
+        self.plan, self.opened, self.monitor, self.progress, self.say = plan, opened, monitor, progress, say
+        self.part = plan.settings.part(plan.source.ids)
+        self.done = self.planned = self.passes = self.all_passes = 0
+        self.counts = Counter(counts(()))
+
+    def build(self) -> BuildResult:
+        started, plan, root = time.monotonic(), self.plan, self.plan.root
+        if plan.settings.agreement is not None:
+            check_model(plan.settings.agreement, plan.settings.device)
+        (card, passes), make = self._maker()
+        with alone(root / CARD_LOCK, wait=60):
+            refresh(root)
+            settle_card(root, card, plan.source)
+        ours = None if plan.settings.shard is None else set(self.part)
+        sweep(root, ours)
+        rows = {source_id: read_rows(root, source_id) for source_id in finished_sources(root).intersection(self.part)}
+        missing = {source_id: plan.missing(source_id, its) for source_id, its in rows.items()}
+        # Those of which nothing is there come first: they take the longest.
+        waiting = sorted(
+            (source_id for source_id in self.part if missing.get(source_id, 1)),
+            key=lambda source_id: -missing.get(source_id, math.inf),
+        )
+        self.done = len(self.part) - len(waiting)
+        self.counts.update(row.status for source_id in rows.keys() - set(waiting) for row in rows[source_id])
+        runs = {edit: plan.settings.runs if drawn else 1 for edit, drawn in plan.draws.items()}
+        self.planned = sum(passes[start] * runs[edit] for edit, start in plan.recipe.starts().items())
+        self.all_passes = len(waiting) * self.planned
+        self.tell()
+        stages, cpu = defaultdict[str, float](float), 0.0
+        with contextlib.closing(make(waiting)) as summaries:
+            for summary in summaries:
+                for stage, seconds in summary.seconds.items():
+                    stages[stage] += seconds
+                cpu += summary.cpu
+                self.tell(summary)
+                self.monitor.check_folder(CARD)
+        self.monitor.check_folder(CARD)
+        sweep(root, ours)  # what workers left that died in this run
+        refresh(root)  # for rows that other machines have added
+        built = _finish(plan, self.part)
+        return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages), cpu=cpu)
+
+    def tell(self, summary: Summary | None = None) -> None:
+        """Pass on how far the run is; summary: of the source that was just finished."""
+        if summary is not None:
+            self.done += 1
+            self.counts.update(summary.counts)
+            self.all_passes += summary.passes - self.planned  # now those of the pictures that were possible for it
+        passes = (min(self.passes, self.all_passes), self.all_passes) if self.all_passes else None
+        made, sources = dict(self.counts), len(self.part)
+        note = ", ".join(f"{number} {status}" for status, number in made.items() if number and status != FAILED)
+        if passes:
+            note = f"{self.done} of {sources} scenes; {note}"
+        self.monitor.count(*(passes or (self.done, sources)), failed=made[FAILED], note=note)
+        if self.progress is not None:
+            self.progress(Progress(self.done, sources, made, passes, summary))
+
+    def _maker(self) -> tuple[Described, Callable[[list[str]], Generator[Summary, None, None]]]:
+        """What the renderer says of the benchmark, and the function that makes the sources."""
+        plan, settings = self.plan, self.plan.settings
+        devices = engine_of(settings).places(settings) if settings.has_network and self.opened is None else []
+        if len(devices) > 1 or (devices and not _here_possible(settings)):
+            # A process of its own opens the renderer on a device to describe it.
+            [outcome] = run_tasks(describe_network, [plan], settings=settings, devices=devices[:1], apart=True)
+            if outcome.result is None:
+                raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
+            return outcome.result, functools.partial(self._on_devices, devices)
+        plan = plan.on(devices[0]) if devices else plan
+        renderer, removal = self.opened or plan.open_renderer(), removal_of(settings)
+        make = self._here if settings.has_network else self._by_source
+        return described(plan, renderer, removal), functools.partial(make, plan, renderer, removal)
+
+    def _by_source(
+        self, plan: Plan, _: Renderer, removal: Removal, waiting: list[str]
+    ) -> Generator[Summary, None, None]:
+        """Build the sources without a network, each in one worker process, which opens its own renderer."""
+        # A process takes a second to start, so few photographs do not get one for each core.
+        cores = engine_of(plan.settings).cores(plan.settings)
+        workers = plan.settings.workers or max(1, min(cores, len(waiting) // 16))
+        builder, watch = SourceBuilder(plan, removal), self.monitor.watch
+        for outcome in run_tasks(builder, waiting, workers, plan.settings, apart=True, watch=watch):
+            yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
+
+    def _here(
+        self, plan: Plan, renderer: Renderer, removal: Removal, waiting: list[str]
+    ) -> Generator[Summary, None, None]:
+        """Build the sources with the network in this process; progress is reported after passes, ten times a second."""
+        if self.say is not None and (text := forecast(renderer, self.all_passes)):
+            self.say(text)
+        device = str(renderer.describe().get("device"))
+        here, told = Here(device, device, self.monitor.watch), 0.0
+
+        def count(pictures: int) -> None:
+            nonlocal told
+            self.passes += pictures
+            if time.monotonic() - told > 0.1:  # a GPU makes a hundred passes a second, and waits for what is done here
+                told = time.monotonic()
+                here.tell()
+                self.tell()
+
+        for summary in through_network(plan, renderer, removal, waiting, count):
+            here.tell(finished=1)
+            yield summary
+
+    def _on_devices(self, devices: list[str], waiting: list[str]) -> Generator[Summary, None, None]:
+        """Build the sources with one process for each device, those with the most pictures first."""
+        plan, watch = self.plan, self.monitor.watch
+        for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
+            summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
+            self.passes += summary.passes
+            yield summary
 
 
-def _build(
-    plan: Plan,
-    opened: Renderer | None,
-    monitor: Monitor,
-    progress: Callable[[Progress], None] | None,
-    say: Callable[[str], None] | None,
-) -> BuildResult:
-    started, root, ids = time.monotonic(), plan.root, plan.source.ids
-    if plan.settings.agreement is not None:
-        check_model(plan.settings.agreement, plan.settings.device)
-    card, passes_of_start, make = _maker(plan, opened, monitor.watch, say)
-    with alone(root / CARD_LOCK, wait=60):
-        refresh(root)
-        settle_card(root, card, plan.source)
-    part = plan.settings.part(ids)
-    ours = None if plan.settings.shard is None else set(part)
-    sweep(root, ours)
-    rows = {source_id: read_rows(root, source_id) for source_id in finished_sources(root).intersection(part)}
-    missing = {source_id: plan.missing(source_id, its) for source_id, its in rows.items()}
-    # Those of which nothing is there come first: they take the longest.
-    waiting = sorted(
-        (source_id for source_id in part if missing.get(source_id, 1)),
-        key=lambda source_id: -missing.get(source_id, math.inf),
-    )
-    finished = [row.status for source_id in rows.keys() - set(waiting) for row in rows[source_id]]
-    draws, starts = plan.draws, plan.recipe.starts()
-    planned = sum(passes_of_start(starts[edit]) * (plan.settings.runs if draws[edit] else 1) for edit in starts)
-    done = len(part) - len(waiting)
-    tally = _Tally(monitor, progress, done, len(part), Counter(counts(finished)), planned)
-    stages, cpu = defaultdict[str, float](float), 0.0
-    with contextlib.closing(make(waiting, tally)) as summaries:
-        for summary in summaries:
-            for stage, seconds in summary.seconds.items():
-                stages[stage] += seconds
-            cpu += summary.cpu
-            tally.tell(summary)
-            monitor.check_folder(CARD)
-    monitor.check_folder(CARD)
-    sweep(root, ours)  # what workers left that died in this run
-    refresh(root)  # for rows that other machines have added
-    built = _finish(plan, ids, part)
-    return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages), cpu=cpu)
-
-
-def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> BuildResult:
+def _finish(plan: Plan, part: list[str]) -> BuildResult:
     """Write the manifest if no source is missing, and sum up all rows, or those of this part."""
-    root, source, unfinished = plan.root, plan.source, len(set(ids) - finished_sources(plan.root))
-    built = part if unfinished else ids
+    root, source, unfinished = plan.root, plan.source, len(set(plan.source.ids) - finished_sources(plan.root))
+    built = part if unfinished else source.ids
     rows = [row for source_id in built for row in read_rows(root, source_id)]
-    used = [row for row in rows if row.edit == SOURCE_EDIT and row.status == OK]
-    notes = {row.source_id: row.notes for row in used}
-    originals = [
-        (row.source_id, (row.sha256, row.mask_sha256), row.label)
-        for row in rows
-        if row.edit == ORIGINAL_EDIT and row.status == OK
-    ]
+    made = {
+        edit: [row for row in rows if (row.edit, row.status) == (edit, OK)] for edit in (SOURCE_EDIT, ORIGINAL_EDIT)
+    }
+    notes = {row.source_id: row.notes for row in made[SOURCE_EDIT]}
+    originals = [(row.source_id, (row.sha256, row.mask_sha256), row.label) for row in made[ORIGINAL_EDIT]]
     failures: dict[str, str] = {}
     for row in rows:
         if row.status == FAILED:
             failures.setdefault(row.source_id, str(row.reason))
     if plan.settings.agreement is not None and not unfinished:
-        rows = _agreeing(plan, rows)
-    origins = origins_of({row.source_id: row.values for row in used})
-    about_masks = mask_record(origins, len(used))
+        before, (rows, facts) = rows, measured_agreement(root, rows, plan.settings.agreement, plan.settings.device)
+        for source_id in {new.source_id for old, new in zip(before, rows, strict=True) if old != new}:
+            write_rows(root, source_id, [row for row in rows if row.source_id == source_id])
+        if facts:
+            record_facts(root, agreement=facts)
+    origins = origins_of({row.source_id: row.values for row in made[SOURCE_EDIT]})
     warnings = *source.remarks, *warning_summary(notes, origins), *exchanged_masks(source, notes)
     result = BuildResult(
         root=root,
@@ -288,91 +330,8 @@ def _finish(plan: Plan, ids: Sequence[str], part: list[str]) -> BuildResult:
     )
     if not unfinished:
         write_manifest(root, rows)
-        record_facts(root, masks=about_masks, labels_sha256=labels_hash((row.source_id, row.label) for row in rows))
+        labels = labels_hash((row.source_id, row.label) for row in rows)
+        record_facts(root, masks=mask_record(origins, len(notes)), labels_sha256=labels)
         write_mask_sheet(root, rows, origins)
         shutil.rmtree(root / CACHE, ignore_errors=True)
     return result
-
-
-def _agreeing(plan: Plan, rows: list[Row]) -> list[Row]:
-    """The rows with what a CLIP-like model says of pictures drawn from words; those that change are written again."""
-    measured, facts = measured_agreement(plan.root, rows, str(plan.settings.agreement), plan.settings.device)
-    changed = {new.source_id for old, new in zip(rows, measured, strict=True) if old != new}
-    for source_id in changed:
-        write_rows(plan.root, source_id, [row for row in measured if row.source_id == source_id])
-    if facts:
-        record_facts(plan.root, agreement=facts)
-    return measured
-
-
-def _maker(
-    plan: Plan, opened: Renderer | None, watch: Watch, say: Callable[[str], None] | None
-) -> tuple[Card, Callable[[Start], int], Make]:
-    """The benchmark's card, the passes of a picture by its start, and the function that makes the sources."""
-    has_network = plan.settings.has_network
-    devices = engine_of(plan.settings).places(plan.settings) if has_network and opened is None else []
-    if len(devices) > 1 or (devices and not _here_possible(plan.settings)):
-        # A process of its own opens the renderer on a device to describe it.
-        [outcome] = run_tasks(describe_network, [plan], settings=plan.settings, devices=devices[:1], apart=True)
-        if outcome.result is None:
-            raise UserError(f"the network could not be opened on {devices[0]}: {outcome.failure}")
-        card, starts = outcome.result
-        return card, starts.__getitem__, functools.partial(_on_devices, plan, devices, watch)
-    plan = plan.on(devices[0]) if devices else plan
-    renderer, removal = opened or plan.open_renderer(), removal_of(plan.settings)
-    if has_network:
-        make: Make = functools.partial(_here, plan, renderer, removal, watch, say)
-    else:
-        make = functools.partial(_by_source, plan, removal, watch)
-    return plan.card(renderer, removal), functools.partial(passes_of, renderer), make
-
-
-def _by_source(
-    plan: Plan, removal: Removal, watch: Watch, waiting: list[str], tally: _Tally
-) -> Generator[Summary, None, None]:
-    """Build the sources without a network, each in one worker process, which opens its own renderer."""
-    # A process takes a second to start, so few photographs do not get one for each core.
-    workers = plan.settings.workers or max(1, min(engine_of(plan.settings).cores(plan.settings), len(waiting) // 16))
-    builder = SourceBuilder(plan, removal)
-    for outcome in run_tasks(builder, waiting, workers, plan.settings, apart=True, watch=watch):
-        yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
-
-
-def _here(
-    plan: Plan,
-    renderer: Renderer,
-    removal: Removal,
-    watch: Watch,
-    say: Callable[[str], None] | None,
-    waiting: list[str],
-    tally: _Tally,
-) -> Generator[Summary, None, None]:
-    """Build the sources with the network in this process; progress is reported after passes, ten times a second."""
-    if say is not None and (text := forecast(renderer, tally.all_passes)):
-        say(text)
-    device = str(renderer.describe().get("device"))
-    here, told = Here(device, device, watch), 0.0
-
-    def count(pictures: int) -> None:
-        nonlocal told
-        tally.passes += pictures
-        if time.monotonic() - told > 0.1:  # a GPU makes a hundred passes a second, and waits for what is done here
-            told = time.monotonic()
-            here.tell()
-            tally.tell()
-
-    for summary in through_network(plan, renderer, removal, waiting, count):
-        tally.prepared(summary.passes)
-        here.tell(finished=1)
-        yield summary
-
-
-def _on_devices(
-    plan: Plan, devices: list[str], watch: Watch, waiting: list[str], tally: _Tally
-) -> Generator[Summary, None, None]:
-    """Build the sources with one process for each device, those with the most pictures first."""
-    for outcome in run_tasks(NetworkBuilder(plan), waiting, settings=plan.settings, devices=devices, watch=watch):
-        summary = outcome.result or give_up(plan, outcome.task, str(outcome.failure))
-        tally.prepared(summary.passes)
-        tally.passes += summary.passes
-        yield summary

@@ -27,7 +27,21 @@ from unswayed.files.whole import MOST_PICTURE, check_regular, make_folder, whole
 from .exporting import ExportResult, Show, check_empty, read_unchanged
 from .folder import Benchmark
 from .licenses import CREDITS, credits_csv
-from .rows import CARD, OK, SOURCE_EDIT, Record, Row, counts, leads_out, record, row_of, row_path, schema, write_rows
+from .rows import (
+    CARD,
+    FILES,
+    OK,
+    SOURCE_EDIT,
+    Record,
+    Row,
+    counts,
+    leads_out,
+    record,
+    row_of,
+    row_path,
+    schema,
+    write_rows,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,7 +50,6 @@ if TYPE_CHECKING:
 DATA, REST, HUB = "data", "benchmark", "hf:"
 _SHARD = 400 << 20  # bytes of pictures in one Parquet file
 _GROUP = 64  # pictures in one row group, which readers load as a whole
-_FILES = {"image": ("path", "sha256"), "mask": ("mask_path", "mask_sha256")}
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,7 @@ def _shards(root: Path, rows: list[Record]) -> Iterator[list[Record]]:
 
 def _record(root: Path, row: Record) -> Record:
     files: Record = {}
-    for name, (path, digest) in _FILES.items():
+    for name, (path, digest) in FILES.items():
         data = read_unchanged(root, row[path], row[digest]) if row[path] else None
         files[name] = None if data is None else {"bytes": data, "path": row[path]}
     return {**record(row_of(row)), **files}
@@ -219,7 +232,7 @@ def _place_pictures(folder: Path, root: Path, rows: dict[str, Record], show: Sho
             continue
         waiting.discard(name)
         row = rows[name]
-        for kind, (path, digest) in _FILES.items():
+        for kind, (path, digest) in FILES.items():
             if not row[path]:
                 continue
             data = (stored.get(kind) or {}).get("bytes")
@@ -242,12 +255,12 @@ def _stored(folder: Path) -> Iterator[Record]:
         with readable(path, "Parquet"):
             check_size(path)
             # As dictionaries, and one row at a time: one large picture may stand in all rows.
-            file = parquet.ParquetFile(path, read_dictionary=["sample_id", *(f"{name}.bytes" for name in _FILES)])
-            for batch in file.iter_batches(_GROUP, columns=["sample_id", *_FILES]):
+            file = parquet.ParquetFile(path, read_dictionary=["sample_id", *(f"{name}.bytes" for name in FILES)])
+            for batch in file.iter_batches(_GROUP, columns=["sample_id", *FILES]):
                 for position, number in zip(range(len(batch)), numbers, strict=False):
                     [row] = batch.slice(position, 1).to_pylist()
                     require_fields(row, {"sample_id": str}, f"{path}, row {number}")
-                    for name in _FILES:
+                    for name in FILES:
                         where = f"{path}, row {number}, {name}"
                         require_fields({} if row.get(name) is None else row[name], {"bytes": bytes | None}, where)
                     yield row

@@ -17,13 +17,14 @@ from typing_extensions import TypeVar
 from unswayed.choices import one_line
 from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.storage import address, fetch_pictures, local_copy
-from unswayed.files.whole import MOST_PICTURE, Json, hash_files, read_file
+from unswayed.files.whole import MOST_PICTURE, Json, read_file
 from unswayed.labels import LabelSpace
 from unswayed.sources.pictures import pixels_of
 
 from .plan import labels_hash
 from .rows import (
     FAILED,
+    FILES,
     MANIFEST,
     OK,
     ORIGINAL_EDIT,
@@ -207,18 +208,12 @@ def verify(path: str | Path, workers: int = 2, report: Callable[[int, int], None
 
 def changed_files(root: Path, rows: Sequence[Record], workers: int = 8) -> list[Problem]:
     """Return the files that are missing or do not match the manifest's hashes; a file without a hash is not read."""
-    files = [
-        (row[path], row[digest])
-        for row in rows
-        for path, digest in (("path", "sha256"), ("mask_path", "mask_sha256"))
-        if row.get(path) and row.get(digest)
-    ]
-    inside = [path for path, _ in files if not _is_outside(path)]
-    hashes = dict(
-        zip(inside, hash_files([os.path.join(root, path) for path in inside], MOST_PICTURE, workers), strict=True)
-    )
-    problems = (_problem(root, path, expected, hashes.get(path)) for path, expected in files)
-    return [problem for problem in problems if problem is not None]
+    both = [(row.get(path), row.get(digest)) for row in rows for path, digest in FILES.values()]
+    files = [(path, digest) for path, digest in both if path and digest]
+    parts = [files[first : first + 64] for first in range(0, len(files), 64)]  # a task for each would take longer
+    with ThreadPoolExecutor(workers) as pool:
+        checked = pool.map(lambda part: [_read(root, *file)[1] for file in part], parts)
+        return [problem for problems in checked for problem in problems if problem is not None]
 
 
 def plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
@@ -253,16 +248,12 @@ def _check_row(root: Path, row: Record) -> tuple[int, list[Problem]]:
     problem = _row_problem(row)
     if problem is not None or row["status"] == SKIPPED:
         return 0, [Problem(row["sample_id"], problem)] if problem else []
-    _, picture_problem = _read(root, row["path"], row["sha256"])
-    problems = [picture_problem] if picture_problem else []
-    if row["mask_path"] is None:
-        return 1, problems
-    mask, mask_problem = _read(root, row["mask_path"], row["mask_sha256"])
-    if mask_problem is not None:
-        problems.append(mask_problem)
-    elif mask is not None:
-        problems += [Problem(row["mask_path"], what) for what in _rate_problems(row, mask)]
-    return 2, problems
+    files = [(row[path], row[digest]) for path, digest in FILES.values() if row[path] is not None]
+    read = [_read(root, *file) for file in files]
+    problems = [problem for _, problem in read if problem is not None]
+    if len(read) == 2 and read[1][1] is None:
+        problems += [Problem(row["mask_path"], what) for what in _rate_problems(row, read[1][0])]
+    return len(files), problems
 
 
 def _row_problem(row: Record) -> str | None:
@@ -284,31 +275,18 @@ def _row_problem(row: Record) -> str | None:
     return None if row["path"] else "has no file"
 
 
-def _read(root: Path, path: str, expected: str | None) -> tuple[bytes | None, Problem | None]:
-    """Return a file's bytes, or what is wrong with it."""
-    if _is_outside(path):
-        return None, _problem(root, path, expected, None)
+def _read(root: Path, path: str, expected: str | None) -> tuple[bytes, Problem | None]:
+    """Return a file's bytes, and what is wrong with it; a file outside the benchmark is not read."""
+    if leads_out(path.replace("\0", "")):  # no file has a zero byte in its name, wherever it is
+        return b"", Problem(path, "is outside the benchmark")
     try:
         data = read_file(root / path, MOST_PICTURE)
     except UserError as error:
-        return None, _problem(root, path, expected, error)
-    return data, _problem(root, path, expected, hashlib.sha256(data).hexdigest())
-
-
-def _is_outside(path: str) -> bool:
-    return leads_out(path.replace("\0", ""))  # no file has a zero byte in its name, wherever it is
-
-
-def _problem(root: Path, path: str, expected: str | None, hashed: str | UserError | None) -> Problem | None:
-    """What is wrong with a file, by its SHA-256 or why it has none; None for a file outside, which is not read."""
-    if hashed is None:
-        return Problem(path, "is outside the benchmark")
-    if isinstance(hashed, UserError):
         there = os.path.exists(root / path)
-        return Problem(path, f"cannot be read ({hashed.given})" if there else "is missing")
-    if hashed != expected:
-        return Problem(path, "is not the file that was written (its SHA-256 differs)")
-    return None
+        return b"", Problem(path, f"cannot be read ({error.given})" if there else "is missing")
+    if hashlib.sha256(data).hexdigest() != expected:
+        return data, Problem(path, "is not the file that was written (its SHA-256 differs)")
+    return data, None
 
 
 def _rate_problems(row: Record, mask: bytes) -> list[str]:

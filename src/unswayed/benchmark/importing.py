@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
@@ -20,16 +21,7 @@ from unswayed.errors import UserError
 from unswayed.files.archives import Archive, Member, open_archive
 from unswayed.files.records import versions
 from unswayed.files.storage import address_of
-from unswayed.files.whole import (
-    MOST_PICTURE,
-    Json,
-    explained,
-    make_folder,
-    parse_json,
-    read_file,
-    read_names,
-    write_bytes,
-)
+from unswayed.files.whole import MOST_PICTURE, explained, make_folder, parse_json, read_file, read_names, write_bytes
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.sources.labeled import files_below, folders_below, label_lines, listed, pictures_below
 from unswayed.sources.pictures import SUFFIXES, check_picture
@@ -64,22 +56,14 @@ _LABEL_MEMBERS = ("cls", "cls.txt", "label", "label.txt", "json")
 
 @dataclass(frozen=True)
 class Piece:
-    """One picture: the edit's folder, the name that all edits of one photograph share, and where its bytes are.
-
-    path: of the picture, or of the archive that holds it as `member`.
-    """
+    """One picture: the edit's folder, the name that all edits of one photograph share, what reads its bytes, and the
+    path of its file if it has one of its own."""
 
     folder: str
     stem: str
     suffix: str
-    path: Path
-    archive: Archive | None = None
-    member: Member | None = None
-
-    def read(self) -> bytes:
-        if self.archive is None or self.member is None:
-            return read_file(self.path, MOST_PICTURE)
-        return self.archive.read(self.member)
+    read: Callable[[], bytes]
+    path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +84,18 @@ def open_release(path: Path) -> Iterator[Release]:
         root = path if path.is_file() else _release_folder(path)
         shards = [path] if path.is_file() else [root / name for name in files_below(root, SHARDS)]
         labels: dict[str, str] = {}
-        pieces = [] if shards else list(_from_folders(root))
+        pieces = [
+            Piece(
+                folder.name,
+                without_suffix(str(name)),
+                name.suffix.lower(),
+                functools.partial(read_file, folder / name, MOST_PICTURE),
+                folder / name,
+            )
+            for folder in (() if shards else listed(root))
+            if folder.is_dir() and not folder.name.startswith(".")
+            for name in sorted(map(PurePosixPath, pictures_below(folder)))
+        ]
         for archive in [open_files.enter_context(open_archive(shard)) for shard in shards]:
             for member in archive.members:
                 _take(root, archive, member, pieces, labels)
@@ -146,13 +141,6 @@ def without_suffix(name: str) -> str:
     return name[: -len(PurePosixPath(name).suffix)] if PurePosixPath(name).suffix.lower() in SUFFIXES else name
 
 
-def _from_folders(root: Path) -> Iterator[Piece]:
-    for folder in listed(root):
-        if folder.is_dir() and not folder.name.startswith("."):
-            for name in sorted(map(PurePosixPath, pictures_below(folder))):
-                yield Piece(folder.name, without_suffix(str(name)), name.suffix.lower(), folder / name)
-
-
 def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], labels: dict[str, str]) -> None:
     """Add a member to the pieces or labels by WebDataset's convention: a name's part before its first dot is the key.
 
@@ -166,7 +154,7 @@ def _take(root: Path, archive: Archive, member: Member, pieces: list[Piece], lab
     if name.suffix.lower() in SUFFIXES:
         inner = extension[: -len(name.suffix)]
         folder = inner or (name.parent.name if name.parent.name else _shard_edit(root, archive.path))
-        pieces.append(Piece(folder, key, name.suffix.lower(), archive.path, archive, member))
+        pieces.append(Piece(folder, key, name.suffix.lower(), functools.partial(archive.read, member)))
     elif member.size > LARGEST_LABELS:
         return
     elif name.name in LABEL_FILES:
@@ -212,18 +200,12 @@ def import_benchmark(
     path: an archive, a folder, or `hf:OWNER/NAME`. The fields of settings are also keywords; they do not apply to an
     exported benchmark. Pictures in archives are always copied. progress: called with the pictures done and in all.
     """
+    classes, copy, root = settings.classes, settings.copy, Path(output).expanduser()
     if is_published(str(path)):
-        if settings.labels or settings.classes or settings.original:
+        if settings.labels or classes or settings.original:
             raise UserError("an exported benchmark has its labels: --labels, --classes and --original do not apply")
         return import_published(path, output, progress=progress)
-    return _import_release(Path(path).expanduser(), Path(output).expanduser(), settings, progress)
-
-
-def _import_release(
-    path: Path, root: Path, settings: ImportSettings, progress: Callable[[int, int], None] | None
-) -> ImportResult:
-    classes, copy = settings.classes, settings.copy
-    with open_release(path) as release:
+    with open_release(Path(path).expanduser()) as release:
         space = imagenet() if classes is None else own(read_names(classes, "classes file"), name=Path(classes).stem)
         by_name = _labels(release, settings.labels, space)
         edits = _edits(release, settings.original)
@@ -235,7 +217,12 @@ def _import_release(
             if pieces.setdefault((names[piece.folder], piece.stem), piece) is not piece:
                 raise UserError(f"{release.root} has more than one picture {piece.folder}/{piece.stem}")
         make_folder(root)
-        records = _records(edits)
+        records = []
+        for edit, folder in edits.items():
+            item = named_item(edit) or Item(edit)
+            about = {"name": edit, "parameters": {"folder": folder}, "attribute": item.attribute}
+            level = f"{item.level:g}" if isinstance(item.level, float) else item.level
+            records.append({**about, "level": level, "control": item.control if item.control in edits else None})
         shared = {record["name"]: template_row(record) for record in records}
         card = {
             "format": FORMAT,
@@ -279,7 +266,7 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
     except UserError as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)
-    if copy or piece.archive is not None or address_of(root) is not None:  # storage has no links
+    if copy or piece.path is None or address_of(root) is not None:  # storage has no links
         write_bytes(root / where, data)
     else:
         _link(piece.path.resolve(), root / where)
@@ -333,14 +320,3 @@ def _labels(release: Release, file: str | Path | None, space: LabelSpace) -> dic
     if release.labels:
         return {stem: space.index(label) for stem, label in release.labels.items()}
     raise UserError(f"{release.root} has no {LABEL_FILES[0]}", run="unswayed import PATH -o BENCH --labels FILE")
-
-
-def _records(edits: dict[str, str]) -> list[Json]:
-    """The edits as the card lists them: with the attribute, and the control if the dataset has it."""
-    records = []
-    for edit, folder in edits.items():
-        item = named_item(edit) or Item(edit)
-        level = f"{item.level:g}" if isinstance(item.level, float) else item.level
-        record = {"name": edit, "parameters": {"folder": folder}, "attribute": item.attribute, "level": level}
-        records.append({**record, "control": item.control if item.control in edits else None})
-    return records

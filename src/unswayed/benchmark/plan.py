@@ -125,9 +125,7 @@ class Plan:
         return replace(self, settings=replace(self.settings, device=device))
 
     def open_renderer(self) -> Renderer:
-        settings = self.settings
-        if settings.guide != self.guide:
-            settings = replace(settings, guide=self.guide)
+        settings = replace(self.settings, guide=self.guide)
         # Of the whole benchmark, so that a part of it is made in the same way.
         planned = len(self.source.ids) * sum(settings.runs if drawn else 1 for drawn in self.draws.values())
         return open_renderer(settings, batch_size=settings.batch_size, planned=planned)
@@ -139,20 +137,18 @@ class Plan:
 
     def card(self, renderer: Renderer, removal: Removal) -> Card:
         """Return the content of `benchmark.json`, which does not depend on the time, batch size or workers."""
-        described, ids = renderer.describe(), self.source.ids
-        removal_spec = self.settings.removal
+        described, ids, settings = renderer.describe(), self.source.ids, self.settings
         # Only `strict` changes pictures.
-        strict = {"strict": {"tries": self.settings.tries}} if self.settings.quality == "strict" else {}
-        fills = {"fills": self.settings.fills} if self.settings.fills > 1 else {}
+        strict = {"strict": {"tries": settings.tries}} if settings.quality == "strict" else {}
         return {
             "format": FORMAT,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(ids), "ids_sha256": ids_hash(ids)},
             "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},
-            **{name: getattr(self.settings, name) for name in ("frame", "size", "seed", "runs", "whole_objects")},
+            **{name: getattr(settings, name) for name in ("frame", "size", "seed", "runs", "whole_objects")},
             **strict,
-            **fills,
-            "removal": {"spec": removal_spec, "name": getattr(removal, "name", removal_spec)},
+            **({"fills": settings.fills} if settings.fills > 1 else {}),
+            "removal": {"spec": settings.removal, "name": getattr(removal, "name", settings.removal)},
             "renderer": {name: value for name, value in described.items() if name not in SPEED},
             "device": described.get("device"),
             "guide": self.guide,

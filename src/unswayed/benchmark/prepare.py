@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,9 +32,6 @@ from .plan import Plan, picture_seed
 from .quality import FINDER, WITNESS, Evidence, Witness
 from .rows import CACHE, FAILED, SKIPPED, SOURCE_EDIT, Row, kept_rows, picture_path
 
-if TYPE_CHECKING:
-    from unswayed.models import Classifier
-
 # An object counts as cut off if more than this share of its outline lies on the border.
 WHOLE = 0.01
 
@@ -53,42 +49,34 @@ class PreparedPicture:
     data: bytes | None = None
 
 
-@dataclass(frozen=True)
-class PreparedSource:
-    """The pictures of one source, and the seconds of each stage."""
-
-    source_id: str
-    pictures: list[PreparedPicture]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
 class Preparation:
-    """The function that workers call with a source's id: its `PreparedSource`, never an error for a bad source."""
+    """The function that workers call with a source's id: its pictures, never an error for a bad source.
+
+    removal: the plan's removal method, if it is already loaded; seconds: those of each stage of the last source.
+    """
 
     def __init__(self, plan: Plan, removal: Removal | None = None) -> None:
-        """removal: the plan's removal method, if it is already loaded."""
         self.plan, self._removal = plan, removal
-        self.seconds = {"decode": 0.0, "compose": 0.0}
+        self.seconds = defaultdict[str, float](float)
         self._framed: OrderedDict[str, Scene] = OrderedDict()
         self._unusable: set[str] = set()
 
-    def __call__(self, source_id: str) -> PreparedSource:
-        self.seconds = {"decode": 0.0, "compose": 0.0}
+    def __call__(self, source_id: str) -> list[PreparedPicture]:
+        self.seconds = defaultdict(float)
         settings = self.plan.settings
         try:
-            with self._timed("decode"):
-                scene = self.plan.source[source_id]
-                scene = replace(scene, notes=(*scene.notes, *mask_warnings(scene.mask, scene.image)))
-                framed = self._keep(frame(scene, settings.frame), is_unusable(scene.mask))
+            with self.timed("decode"):
+                scene, framed = self._read(source_id)
+                notes = [*scene.notes, *mask_warnings(scene.mask, scene.image)]
         except Exception as error:
-            return self._without_pictures(source_id, FAILED, row_reason(error))
+            return list(map(PreparedPicture, self.plan.unmade(source_id, FAILED, row_reason(error))))
         # Framing by the object cuts nothing off, so only the photograph's own border matters there.
         contact = border_contact(framed.mask if settings.frame == "center" else scene.mask)
         if settings.whole_objects and contact > WHOLE:
             reason = f"the photograph's border cuts off the object ({contact:.0%} of its outline)"
-            return self._without_pictures(source_id, SKIPPED, reason)
+            return list(map(PreparedPicture, self.plan.unmade(source_id, SKIPPED, reason)))
         kept, shared = kept_rows(self.plan.root, source_id), self._shared(scene, framed)
-        about: Json = {"border_contact": contact, "notes": list(scene.notes)}
+        about: Json = {"border_contact": contact, "notes": notes}
         pictures = [self._as_found(scene, replace(self.plan.source_row(source_id), **about))]
         for item, row in self.plan.pictures(source_id):
             if row.key in kept:
@@ -96,7 +84,7 @@ class Preparation:
             else:
                 pictures.append(self._compose(framed, item, replace(row, **about), shared))
         self.seconds["compose"] -= self.seconds.pop("pool", 0.0)
-        return PreparedSource(source_id, pictures, dict(self.seconds))
+        return pictures
 
     def again(self, picture: PreparedPicture, attempt: int) -> bool:
         """Prepare a picture with the seed of another attempt.
@@ -111,8 +99,7 @@ class Preparation:
         seed = picture_seed(self.plan.settings.seed, row.source_id, row.edit, row.parameters, row.run, attempt)
         # The border contact and the notes of a row do not depend on the draws.
         fresh = replace(fresh, seed=seed, border_contact=row.border_contact, notes=row.notes)
-        scene = self.plan.source[row.source_id]
-        framed = self._keep(frame(scene, self.plan.settings.frame), is_unusable(scene.mask))
+        scene, framed = self._read(row.source_id)
         made = self._compose(framed, item, fresh, self._shared(scene, framed))
         if made.layers is None or made.evidence is None:
             return False
@@ -123,12 +110,12 @@ class Preparation:
         """What the validity of all pictures of a source is measured with; None where it is not measured."""
         if self.plan.settings.quality == "off":
             return None
-        with self._timed("judge"):
+        with self.timed("judge"):
             return self.witness.of_source(scene, framed)
 
     def _compose(self, framed: Scene, item: Item, row: Row, shared: Evidence | None) -> PreparedPicture:
         try:
-            with self._timed("compose"):
+            with self.timed("compose"):
                 composition = item.compose(framed, np.random.default_rng(row.seed), self.pool)
                 if composition.background == WithoutObject(framed.id) and (fill := row.run % self.plan.fills_of(item)):
                     composition = replace(composition, background=WithoutObject(framed.id, fill))
@@ -149,7 +136,7 @@ class Preparation:
         )
         if needed is not None:
             return PreparedPicture(replace(row, status=SKIPPED, reason=no_network(needed).reason))
-        with self._timed("judge"):
+        with self.timed("judge"):
             evidence = None if shared is None else self.witness.of_picture(shared, composition)
         return PreparedPicture(row, layers, evidence)
 
@@ -182,10 +169,6 @@ class Preparation:
         )
         return PreparedPicture(row, data=data)
 
-    def _without_pictures(self, source_id: str, status: str, reason: str) -> PreparedSource:
-        rows = self.plan.unmade(source_id, status, reason)
-        return PreparedSource(source_id, list(map(PreparedPicture, rows)), dict(self.seconds))
-
     @functools.cached_property
     def pool(self) -> Pool:
         source = self.plan.source
@@ -204,46 +187,43 @@ class Preparation:
         if self.plan.settings.quality != "strict":
             return Witness(self.backgrounds)
         from unswayed.masks.sam2 import has_runtime
+        from unswayed.models import open_model
 
         knows = self.plan.source.labels == imagenet()
         sees = has_runtime() and place_of(FINDER).is_file()
         return Witness(
             self.backgrounds,
-            self._classifier if knows else None,
+            functools.partial(open_model, WITNESS, device=self.plan.settings.device) if knows else None,
             functools.partial(open_segmenter, FINDER) if sees else None,
         )
 
-    def _classifier(self) -> Classifier:
-        from unswayed.models import open_model
-
-        return open_model(WITNESS, device=self.plan.settings.device)
-
     def _load(self, scene_id: str) -> Scene:
-        """Return a framed scene whose background can be used; a few are cached because they are soon needed again."""
+        """A framed scene whose background can be used."""
         if scene_id not in self._framed:
-            with self._timed("decode"), self._timed("pool"):
-                scene = self.plan.source[scene_id]
-                self._keep(frame(scene, self.plan.settings.frame), is_unusable(scene.mask))
+            with self.timed("decode"), self.timed("pool"):
+                self._read(scene_id)
         if scene_id in self._unusable:
             raise BadPicture(f"{scene_id}: its mask is all white or inverted")
         return lendable(self._framed[scene_id], self.plan.settings.size)
 
-    def _keep(self, framed: Scene, unusable: bool) -> Scene:
-        """Cache a framed scene; unusable: whether its mask is, so that it lends no background."""
-        self._framed[framed.id] = framed
-        if unusable:
-            self._unusable.add(framed.id)
+    def _read(self, scene_id: str) -> tuple[Scene, Scene]:
+        """A scene, and the same framed; a few of these are cached because they are soon needed again."""
+        scene = self.plan.source[scene_id]
+        framed = self._framed[scene_id] = frame(scene, self.plan.settings.frame)
+        if is_unusable(scene.mask):
+            self._unusable.add(scene_id)
         while len(self._framed) > 4:
             self._framed.popitem(last=False)
-        return framed
+        return scene, framed
 
     @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
+    def timed(self, stage: str) -> Iterator[None]:
+        """A block whose seconds count for a stage."""
         started = time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+            self.seconds[stage] += time.perf_counter() - started
 
 
 def row_reason(error: Exception) -> str:

@@ -86,12 +86,9 @@ class Witness:
 
     def of_picture(self, shared: Evidence, composition: Composition) -> Evidence:
         """The same with what the removal left that this composition uses."""
-        background = composition.background
-        return replace(
-            shared, left=self._removal(background, composition) if isinstance(background, WithoutObject) else {}
-        )
-
-    def _removal(self, removed: WithoutObject, composition: Composition) -> dict[str, float]:
+        removed = composition.background
+        if not isinstance(removed, WithoutObject):
+            return replace(shared, left={})
         if removed not in self._removals:
             own = removed.scene_id == composition.scene_id
             scene: Composition | Scene = composition if own else self.backgrounds.pool.load(removed.scene_id)
@@ -113,7 +110,7 @@ class Witness:
 
                 left["salient"] = overlap(self._segmenter()(background, None), mask)
             self._removals[removed] = {name: value for name, value in left.items() if value is not None}
-        return self._removals[removed]
+        return replace(shared, left=self._removals[removed])
 
 
 def judged(row: Row, layers: Layers, answer: Rendering, evidence: Evidence) -> Row:

@@ -1,6 +1,6 @@
 """Making the pictures and rows of one source in a worker; a network renders in a process for many of them.
 
-Pictures and masks are written to temporary files first; all of a source are then synced and renamed at once.
+Each picture and mask appears whole; the rows of a source, which name them, are written last.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import hashlib
 import os
 import socket
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from unswayed.edits.recipes import Start
-from unswayed.files.storage import upload
-from unswayed.files.whole import PART, explained, open_beside
+from unswayed.files.whole import PART, write_bytes
 from unswayed.jobs import Outcome, run_tasks
 from unswayed.rendering.layers import (
     CountedRenderer,
@@ -40,49 +39,8 @@ from .quality import background_measures, is_invalid, judged, left_out
 from .rows import FAILED, MASKS, Card, Row, counts, picture_path, write_rows
 from .serving import Address, Client, Service, render_safely
 
-# A temporary file, and the path next to it that it gets when it is settled.
-Waiting = tuple[Path, Path]
-
-
-def write_beside(path: Path, data: bytes) -> Waiting:
-    """Write `data` to a temporary file next to `path`, without a sync, so this is quick and may run in any thread."""
-    with explained(path):
-        part, file = open_beside(path)
-        try:
-            with file:
-                file.write(data)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            raise
-    return part, path
-
-
-def settle(files: Iterable[Waiting]) -> None:
-    """Sync every file to the disk, upload it if its path lies in a working copy, then rename every file to its path.
-
-    The files are synced in parallel because the file system then writes them together, in a tenth of the time. Files
-    that refer to these are written (and synced) after this returns.
-    """
-    waiting = list(files)
-    if not waiting:
-        return
-    with ThreadPoolExecutor(min(8, len(waiting)), thread_name_prefix="settle") as pool:
-        list(pool.map(_sync, waiting))
-    for part, path in waiting:
-        with explained(path):
-            os.replace(part, path)
-
-
-def _sync(file: Waiting) -> None:
-    part, path = file
-    with explained(path):
-        handle = os.open(part, os.O_RDWR)  # Windows flushes no file that is only read
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        upload(part, path)
+File = tuple[Path, bytes]
+Timed = Callable[[str], AbstractContextManager[None]]
 
 
 def sweep(root: Path, ids: Collection[str] | None = None) -> None:
@@ -95,40 +53,30 @@ def sweep(root: Path, ids: Collection[str] | None = None) -> None:
                 part.unlink()
 
 
-@dataclass(frozen=True)
-class FinishedRow:
-    """A row with its hashes, its temporary files, and the seconds spent on encoding, writing and judging."""
-
-    row: Row
-    files: tuple[Waiting, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-def write(root: Path, picture: PreparedPicture, answer: Rendering | Refusal | None) -> FinishedRow:
-    """Write the picture and its mask, or the bytes of its file, to temporary files, or put a refusal into the row.
+def finished(
+    root: Path, picture: PreparedPicture, answer: Rendering | Refusal | None, timed: Timed
+) -> tuple[Row, tuple[File, ...]]:
+    """The row with its hashes, and the files of the picture and its mask, or a copy of the source's; a refusal is put
+    into the row.
 
     Its validity is measured unless the row already has it, or there is no evidence to measure it with.
     """
     row, layers, evidence = picture.row, picture.layers, picture.evidence
     if isinstance(answer, Refusal):
-        return FinishedRow(replace(row, status=answer.status, reason=answer.reason))
-    began = time.perf_counter()
+        return replace(row, status=answer.status, reason=answer.reason), ()
     if picture.data is not None:
         row = replace(row, sha256=hashlib.sha256(picture.data).hexdigest())
-        file = write_beside(root / str(row.path), picture.data)
-        return FinishedRow(row, (file,), {"write": time.perf_counter() - began})
+        return row, ((root / str(row.path), picture.data),)
     if answer is None or layers is None:
-        return FinishedRow(row)
-    if evidence is not None:
-        if row.validity is None:
+        return row, ()
+    with timed("judge"):
+        if evidence is not None and row.validity is None:
             row = judged(row, layers, answer, evidence)
-        row = replace(row, measures={**answer.measures, **background_measures(answer.image, layers.mask)})
-    else:
-        row = replace(row, measures=dict(answer.measures))
-    judged_at = time.perf_counter()
-    levels = mask_levels(layers.mask)
-    image, mask = png(answer.image), png(levels)
-    encoded_at = time.perf_counter()
+        background = {} if evidence is None else background_measures(answer.image, layers.mask)
+        row = replace(row, measures={**answer.measures, **background})
+    with timed("encode"):
+        levels = mask_levels(layers.mask)
+        image, mask = png(answer.image), png(levels)
     row = replace(
         row,
         path=picture_path(row.edit, row.source_id, row.run),
@@ -137,9 +85,7 @@ def write(root: Path, picture: PreparedPicture, answer: Rendering | Refusal | No
         mask_sha256=hashlib.sha256(mask).hexdigest(),
         pixel_rate=written_rate(levels),
     )
-    files = write_beside(root / str(row.path), image), write_beside(root / str(row.mask_path), mask)
-    seconds = {"judge": judged_at - began, "encode": encoded_at - judged_at, "write": time.perf_counter() - encoded_at}
-    return FinishedRow(row, files, seconds)
+    return row, ((root / str(row.path), image), (root / str(row.mask_path), mask))
 
 
 @dataclass(frozen=True)
@@ -164,11 +110,7 @@ class SourceBuilder:
     imports = ("cv2", "unswayed.benchmark.warm")  # before the first task; the network is elsewhere
 
     def __init__(
-        self,
-        plan: Plan,
-        removal: Removal | None = None,
-        service: Address | None = None,
-        opened: Renderer | None = None,
+        self, plan: Plan, removal: Removal | None = None, service: Address | None = None, opened: Renderer | None = None
     ) -> None:
         self.plan, self.removal, self.service, self.opened = plan, removal, service, opened
 
@@ -177,30 +119,52 @@ class SourceBuilder:
         return {"plan": self.plan, "removal": None, "service": self.service, "opened": None}
 
     def __call__(self, source_id: str) -> Summary:
-        began, root = time.process_time(), self.plan.root
-        prepared = self.preparation(source_id)
-        pictures = [picture for picture in prepared.pictures if picture.layers is not None]
-        started = time.perf_counter()
-        answers = render_safely(self.renderer, [picture.layers for picture in pictures if picture.layers is not None])
+        began, preparation = time.process_time(), self.preparation
+        prepared, timed = preparation(source_id), preparation.timed
+        pictures = [picture for picture in prepared if picture.layers is not None]
+        with timed("render"):
+            answers = render_safely(
+                self.renderer, [picture.layers for picture in pictures if picture.layers is not None]
+            )
         if self.plan.settings.quality == "strict":
-            answers = rerolled(self.preparation, self.renderer, pictures, answers)
-        rendered = time.perf_counter() - started
+            answers = self._rerolled(pictures, answers)
         answered = {id(picture): answer for picture, answer in zip(pictures, answers, strict=True)}
-        written = [write(root, picture, answered.get(id(picture))) for picture in prepared.pictures]
-        started = time.perf_counter()
-        settle(part for each in written for part in each.files)
-        rows = [each.row for each in written]
-        write_rows(root, source_id, rows)
-        seconds: defaultdict[str, float] = defaultdict(float, prepared.seconds)
-        for spent in (
-            *(each.seconds for each in written),
-            {"render": rendered, "write": time.perf_counter() - started},
-        ):
-            for stage in spent:
-                seconds[stage] += spent[stage]
+        made = [finished(self.plan.root, picture, answered.get(id(picture)), timed) for picture in prepared]
+        rows, files = [row for row, _ in made], [file for _, files in made for file in files]
+        with timed("write"):
+            # In parallel, because the file system then syncs them together, in a tenth of the time.
+            with ThreadPoolExecutor(8, thread_name_prefix="write") as pool:
+                list(pool.map(lambda file: write_bytes(*file), files))
+            write_rows(self.plan.root, source_id, rows)
         passes = sum(int(row.measures.get("passes", 0)) for row in rows)
-        cpu = time.process_time() - began
-        return Summary(source_id, counts(row.status for row in rows), dict(seconds), passes, cpu)
+        statuses, seconds = counts(row.status for row in rows), dict(preparation.seconds)
+        return Summary(source_id, statuses, seconds, passes, time.process_time() - began)
+
+    def _rerolled(
+        self, pictures: Sequence[PreparedPicture], answers: list[Rendering | Refusal]
+    ) -> list[Rendering | Refusal]:
+        """The answers, each invalid picture made again with its next seeds; what stays invalid is refused with its
+        reasons. The pictures become those of the last try."""
+        waiting, tries, timed = list(range(len(answers))), self.plan.settings.tries, self.preparation.timed
+        for attempt in range(tries + 1):
+            invalid = []
+            for number in waiting:
+                picture, answer = pictures[number], answers[number]
+                if isinstance(answer, Rendering) and picture.layers is not None and picture.evidence is not None:
+                    with timed("judge"):
+                        picture.row = judged(picture.row, picture.layers, answer, picture.evidence)
+                    if is_invalid(picture.row):
+                        answers[number] = left_out(picture.row, attempt)
+                        invalid.append(number)
+            again = self.preparation.again
+            waiting = [number for number in invalid if attempt < tries and again(pictures[number], attempt + 1)]
+            if not waiting:
+                break
+            layers = [made for number in waiting if (made := pictures[number].layers) is not None]
+            with timed("render"):
+                for number, answer in zip(waiting, render_safely(self.renderer, layers), strict=True):
+                    answers[number] = answer
+        return answers
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -215,38 +179,6 @@ class SourceBuilder:
         return Preparation(self.plan, self.renderer if remote else self.removal)  # type: ignore[arg-type]
 
 
-def rerolled(
-    preparation: Preparation,
-    renderer: Renderer,
-    pictures: Sequence[PreparedPicture],
-    answers: Sequence[Rendering | Refusal],
-) -> list[Rendering | Refusal]:
-    """The answers, each invalid picture made again with its next seeds; what stays invalid is refused with its reasons.
-
-    The pictures become those of the last try.
-    """
-    answers, tries = list(answers), preparation.plan.settings.tries
-    waiting, attempt = list(range(len(answers))), 0
-    while True:
-        invalid = []
-        for number in waiting:
-            picture, answer = pictures[number], answers[number]
-            if isinstance(answer, Rendering) and picture.layers is not None and picture.evidence is not None:
-                picture.row = judged(picture.row, picture.layers, answer, picture.evidence)
-                if is_invalid(picture.row):
-                    answers[number] = left_out(picture.row, attempt)
-                    invalid.append(number)
-        if attempt == tries:
-            return answers
-        attempt += 1
-        waiting = [number for number in invalid if preparation.again(pictures[number], attempt)]
-        if not waiting:
-            return answers
-        layers = [again for number in waiting if (again := pictures[number].layers) is not None]
-        for number, answer in zip(waiting, render_safely(renderer, layers), strict=True):
-            answers[number] = answer
-
-
 def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
     """Write the rows of a source whose worker died or failed, all failed with that reason."""
     rows = plan.unmade(source_id, FAILED, reason)
@@ -254,12 +186,20 @@ def give_up(plan: Plan, source_id: str, reason: str) -> Summary:
     return Summary(source_id, counts(row.status for row in rows))
 
 
-def describe_network(plan: Plan, device: str) -> tuple[Card, dict[Start, int]]:
-    """Open the renderer on a device and return the benchmark's card, and each start's passes."""
-    plan = plan.on(device)
-    renderer = plan.open_renderer()
+Described = tuple[Card, dict[Start, int]]
+
+
+def described(plan: Plan, renderer: Renderer, removal: Removal) -> Described:
+    """The benchmark's card, and how many passes of a network a picture takes by its start."""
     starts = plan.recipe.starts().values()
-    return plan.card(renderer, removal_of(plan.settings)), {start: passes_of(renderer, start) for start in starts}
+    passes = {start: renderer.passes(*start) if isinstance(renderer, NetworkRenderer) else 0 for start in starts}
+    return plan.card(renderer, removal), passes
+
+
+def describe_network(plan: Plan, device: str) -> Described:
+    """The same of the renderer that this process opens on a device."""
+    plan = plan.on(device)
+    return described(plan, plan.open_renderer(), removal_of(plan.settings))
 
 
 class NetworkBuilder:
@@ -276,11 +216,7 @@ class NetworkBuilder:
 
 
 def through_network(
-    plan: Plan,
-    renderer: Renderer,
-    removal: Removal,
-    ids: Iterable[str],
-    on_passes: Callable[[int], None] | None = None,
+    plan: Plan, renderer: Renderer, removal: Removal, ids: Iterable[str], on_passes: Callable[[int], None] | None = None
 ) -> Generator[Summary, None, None]:
     """Build the sources: worker processes prepare and write them, this one renders their pictures in mixed batches.
 
@@ -299,11 +235,6 @@ def through_network(
         outcomes = run_tasks(SourceBuilder(plan, service=service.address), ids, workers, apart=True)
         for outcome in service.run(outcomes):
             yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
-
-
-def passes_of(renderer: Renderer, start: Start) -> int:
-    """How many passes of a network a picture with this start takes."""
-    return renderer.passes(*start) if isinstance(renderer, NetworkRenderer) else 0
 
 
 # How much later than the process with the network its workers get a core.

@@ -14,8 +14,8 @@ from unswayed.choices import check_choice
 from unswayed.errors import CannotWrite, UserError
 from unswayed.files.locks import alone
 from unswayed.files.records import checked, checked_rows, read_object, refuse_newer, require_fields
-from unswayed.files.tables import Column, Kind, read_checked
-from unswayed.files.whole import Json, flat_record, parquet_columns, parse_json, write_bytes, write_records
+from unswayed.files.tables import columns_of, read_checked
+from unswayed.files.whole import Json, canonical, parquet_columns, parse_json, write_bytes, write_records
 
 if TYPE_CHECKING:
     import pyarrow
@@ -51,6 +51,8 @@ def picture_path(edit: str, source_id: str, run: int = 0, suffix: str = ".png", 
 
 
 OK, SKIPPED, FAILED = "ok", "skipped", "failed"
+# The columns of a row's files and of their hashes.
+FILES = {"image": ("path", "sha256"), "mask": ("mask_path", "mask_sha256")}
 Record = Json  # a row of the manifest as pyarrow reads it
 
 
@@ -103,10 +105,6 @@ class Row:
         """What tells it from the other rows of its source, of whatever build."""
         return self.edit, self.run, self.seed
 
-    def to_json(self) -> Record:
-        """Every field by its name; `asdict` would copy each value."""
-        return {column: getattr(self, column) for column in self.__dataclass_fields__}
-
 
 def template_row(record: Record) -> Row:
     """Return what the rows of an edit share; record: the edit as a card lists it."""
@@ -123,7 +121,9 @@ def template_row(record: Record) -> Row:
 
 def write_rows(root: Path, source_id: str, rows: Sequence[Row]) -> None:
     """Write the source's row file, whose existence means that every picture named in it exists."""
-    text = _json({"source_id": source_id, "rows": [row.to_json() for row in rows]})
+    # By name: `asdict` would copy each value, and what msgspec reads has no attributes of its own for defaults.
+    records = [{column.name: getattr(row, column.name) for column in fields(Row)} for row in rows]
+    text = _json({"source_id": source_id, "rows": records})
     write_bytes(root / row_path(source_id), f"{text}\n".encode())
 
 
@@ -154,8 +154,7 @@ def kept_rows(root: Path, source_id: str) -> dict[tuple[str, int, int], Row]:
 
 def finished_sources(root: Path) -> set[str]:
     """Return the ids of the sources that have a row file."""
-    folder = root / ROWS
-    return {path.stem for path in folder.glob("*.json")} if folder.is_dir() else set()
+    return {path.stem for path in (root / ROWS).glob("*.json")}
 
 
 def counts(statuses: Iterable[str]) -> dict[str, int]:
@@ -166,7 +165,7 @@ def counts(statuses: Iterable[str]) -> dict[str, int]:
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
     """Write `manifest.parquet` in the order of `rows`; equal rows give equal bytes."""
-    write_records(root / MANIFEST, _COLUMNS, [{**row.to_json(), "sample_id": row.sample_id} for row in rows])
+    write_records(root / MANIFEST, schema(), map(record, rows))
 
 
 # Mappings and lists are JSON text, so that every Parquet reader can read them.
@@ -190,23 +189,15 @@ def read_manifest(
 
     needed: columns that it must have besides `_NEEDED`; outside: also one with paths that lead out of the folder.
     """
-    import pyarrow.types as types
-
-    def kind(declared: pyarrow.DataType) -> Kind:
-        return "text" if types.is_string(declared) else "integer" if types.is_integer(declared) else "number"
-
     if not (root / MANIFEST).is_file():
         raise UserError(
             f"{root} has no {MANIFEST}: its build did not finish", run="the same `unswayed build` command again"
         )
     run = "the same `unswayed build` command again, which rewrites it"
-    columns = {
-        column.name: Column(kind(column.type), nulls=column.name not in (*_NEEDED, "status")) for column in schema()
-    }
-    columns["run"] = Column("integer", nulls=False, lowest=0, highest=2**31)
+    columns = columns_of(schema(), filled=(*_NEEDED, "status"), ranges={"run": (0, 2**31)})
     table = read_checked(root / MANIFEST, columns, required=[*_NEEDED, *needed], run=run)
     for edit in table["edit"].unique().to_pylist():
-        if not is_folder_name(edit):
+        if edit in ("", ".") or leads_out(edit) or {"/", "\\"} & set(edit):
             raise UserError(
                 f"{root / MANIFEST}, column 'edit' has {edit[:200]!r}, which is no name of a folder", run=run
             )
@@ -226,18 +217,14 @@ def leads_out(path: str) -> bool:
     return parts.is_absolute() or ".." in parts.parts or "\0" in path
 
 
-def is_folder_name(name: str) -> bool:
-    """Whether a name stands for one folder, wherever it is put."""
-    return name not in ("", ".") and not leads_out(name) and not {"/", "\\"} & set(name)
-
-
 # Every manifest has these.
 _NEEDED = ("source_id", "edit", "run")
 
 
 def record(row: Row) -> Record:
     """Return a row as a record of the manifest, in the order of its columns."""
-    return flat_record({**row.to_json(), "sample_id": row.sample_id}, schema().names)
+    values = ((name, getattr(row, name)) for name in schema().names)
+    return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in values}
 
 
 def row_of(record: Record) -> Row:
@@ -297,7 +284,7 @@ def add_review(root: Path, review: Review) -> None:
     with alone(root / REVIEWS_LOCK, busy, run="the answer once more", wait=REVIEWS_WAIT):
         key = (review.sample_id, review.rater)
         others = [other for other in read_reviews(root) if (other.sample_id, other.rater) != key]
-        columns = "sample_id source_id edit run:int64 rater answer blind:bool seconds:float64"
+        columns = parquet_columns("sample_id source_id edit run:int64 rater answer blind:bool seconds:float64")
         write_records(root / REVIEWS, columns, map(asdict, [*others, review]))
 
 

@@ -271,7 +271,7 @@ class Service:
             or len(self.removals) >= self.fixed
             or time.monotonic() - self.removals[0].asked > PATIENCE
         ):
-            self._remove()
+            self._remove([self.removals.popleft() for _ in range(min(self.fixed, len(self.removals)))])
         if not self.pictures or self.failure is not None:
             return None
         key = self.pictures.popleft()
@@ -291,29 +291,22 @@ class Service:
         else:
             self.ended = True
 
-    def _remove(self) -> None:
-        waiting = [self.removals.popleft() for _ in range(min(self.fixed, len(self.removals)))]
-        try:
-            removed = self._removed(waiting)
-        except Exception:  # one of them cannot be removed, so each is tried alone
-            for removal in waiting:
-                try:
-                    [picture] = self._removed([removal])
-                    _send(removal.connection, picture)
-                except Exception as error:
-                    _send(removal.connection, error)
-            return
-        for removal, picture in zip(waiting, removed, strict=True):
-            _send(removal.connection, picture)
-
-    def _removed(self, waiting: Sequence[_Removal]) -> list[np.ndarray]:
+    def _remove(self, waiting: Sequence[_Removal]) -> None:
         padded = [*waiting, *[waiting[-1]] * (self.fixed - len(waiting))]
-        removed = self.removal.remove(
-            [removal.image for removal in padded],
-            [removal.mask for removal in padded],
-            [removal.seed for removal in padded],
-        )
-        return removed[: len(waiting)]
+        try:
+            answers: list[object] = self.removal.remove(
+                [removal.image for removal in padded],
+                [removal.mask for removal in padded],
+                [removal.seed for removal in padded],
+            )
+        except Exception as error:  # one of them cannot be removed, so each is tried alone
+            if len(waiting) > 1:
+                for removal in waiting:
+                    self._remove([removal])
+                return
+            answers = [error]
+        for removal, answer in zip(waiting, answers, strict=False):
+            _send(removal.connection, answer)
 
     def _start(self, target: Callable[..., None], *given: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=given, daemon=True, name=target.__name__.strip("_"))

@@ -13,7 +13,6 @@ import stat
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
     part = None
     try:
         with explained(path):
-            part, file = _taken(path) or open_beside(path)
+            part, file = _taken(path) or _new_beside(path)
             with file:
                 yield file
                 file.flush()
@@ -60,13 +59,6 @@ def whole(path: str | Path) -> Iterator[IO[bytes]]:
         if part is not None:
             with contextlib.suppress(OSError):
                 os.unlink(part)
-
-
-def open_beside(path: Path) -> tuple[Path, IO[bytes]]:
-    """A new file `.NAME.….part` in the folder of `path` (created if needed), to be renamed to `path` when complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}{PART}")
-    return part, open(part, "xb")  # unlike the files of tempfile, which only their owner can read, by the umask
 
 
 def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
@@ -100,6 +92,12 @@ def _taken(path: Path) -> tuple[Path, IO[bytes]] | None:
         return None
     file.truncate()
     return part, file
+
+
+def _new_beside(path: Path) -> tuple[Path, IO[bytes]]:
+    """A new file `.NAME.….part` beside `path`."""
+    part = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}{PART}")
+    return part, open(part, "xb")  # unlike the files of tempfile, which only their owner can read, by the umask
 
 
 @contextlib.contextmanager
@@ -152,19 +150,11 @@ def write_parquet(path: str | Path, table: pyarrow.Table) -> None:
         parquet.write_table(table, file, compression="zstd")
 
 
-def write_records(path: str | Path, columns: str, records: Iterable[Mapping[str, object]]) -> None:
-    """Records by column as a Parquet file; columns: see `parquet_columns`; mappings and lists become JSON text."""
+def write_records(path: str | Path, columns: pyarrow.Schema, records: Iterable[Mapping[str, object]]) -> None:
+    """Records by column as a Parquet file."""
     import pyarrow
 
-    schema = parquet_columns(columns)
-    rows = [flat_record(record, schema.names) for record in records]
-    write_parquet(path, pyarrow.Table.from_pylist(rows, schema=schema))
-
-
-def flat_record(record: Mapping[str, object], names: Iterable[str]) -> dict[str, object]:
-    """These values of a record, in this order, with mappings and lists as JSON text."""
-    values = ((name, record[name]) for name in names)
-    return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in values}
+    write_parquet(path, pyarrow.Table.from_pylist(list(records), schema=columns))
 
 
 def parquet_columns(columns: str) -> pyarrow.Schema:
@@ -272,21 +262,6 @@ def read_names(path: str | Path, what: str) -> list[str]:
 def sha256(path: str | Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def hash_files(paths: Iterable[str | Path], most: int, workers: int) -> list[str | UserError]:
-    """The SHA-256 of each file of at most `most` bytes, or why it cannot be read; `workers` threads read them."""
-
-    def hashed(path: str | Path) -> str | UserError:
-        try:
-            return hashlib.sha256(read_file(path, most)).hexdigest()
-        except UserError as error:
-            return error
-
-    files = list(paths)
-    parts = [files[first : first + 64] for first in range(0, len(files), 64)]  # a task for each would take longer
-    with ThreadPoolExecutor(workers) as pool:
-        return [answer for answers in pool.map(lambda part: list(map(hashed, part)), parts) for answer in answers]
 
 
 def canonical(value: object) -> str:
