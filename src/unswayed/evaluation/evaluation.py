@@ -159,7 +159,7 @@ class EvaluationRun:
     def __init__(self, evaluator: Evaluator, monitor: Monitor, remarks: list[str]) -> None:
         self.evaluator, self.folder, self.pictures = evaluator, evaluator.folder, evaluator.pictures
         self.job = TableJob(evaluator.settings, monitor, len(self.pictures) * len(evaluator.specs))
-        self.job.total //= self.job.shard[1]
+        self.job.total //= self.job.engine.parts[1]
         self.remarks = remarks
         self.locks: dict[str, Lock] = {}
         self.became: dict[str, Literal["scored", "skipped", "unfinished"]] = {}
@@ -207,7 +207,7 @@ class EvaluationRun:
 
     def _lock(self, name: str) -> bool:
         """Take the lock of a model, or of this shard of it; if another process has it, the model fails."""
-        number, count = self.job.shard
+        number, count = self.job.engine.parts
         suffix = "" if count == 1 else f".{number}-{count}"
         lock = Lock(self.folder / PARTS / f"{slug_of(name)}{suffix}.lock")
         try:
@@ -229,7 +229,7 @@ class EvaluationRun:
         groups = [names[start : start + together] for start in range(0, len(names), together)]
         batches = -(-len(self.pictures) // (settings.batch_size or batch_size_for(devices[0])))
         wanted = 1 if len(devices) == 1 else -(-SHARES_EACH * len(devices) // len(groups))
-        shares = max(1, min(wanted, batches // self.job.shard[1]))
+        shares = max(1, min(wanted, batches // self.job.engine.parts[1]))
         return self.job.run(evaluator, groups, shares)
 
     def _conclude(self, name: str, replies: Sequence[Reply]) -> None:
@@ -257,7 +257,7 @@ class EvaluationRun:
         finally:
             self.locks.pop(name).release()
         if name in self.failed or name in self.stored_as or self.became.get(name) == "skipped":
-            self.job.count(len(self.pictures) // self.job.shard[1])
+            self.job.count(len(self.pictures) // self.job.engine.parts[1])
 
     def _merge(self, name: str, opened: OpenedModel) -> None:
         """Write the predictions of a model if all parts are there; if another shard is still at work, that is later."""

@@ -23,7 +23,7 @@ from unswayed.files.whole import Json, hash_values, read_json
 from unswayed.jobs import choose_device, device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
-from unswayed.jobs.table_job import Journal, Reply, Share
+from unswayed.jobs.table_job import Journal, Reply, Share, journal_at
 from unswayed.labels import Task, task_of
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
@@ -119,7 +119,7 @@ class Evaluator:
             prepare_readers()
             threading.Thread(target=_start_libraries, args=(gpu,), daemon=True).start()
         with contextlib.ExitStack() as stack:
-            journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
+            journal = stack.enter_context(journal_at(self.journal(share))) if share.careful else None
             for ready in self._side_by_side(share, device, replies, journal):
                 # Classifiers on one device share a pass, and so do other models, but each that adapts has its own.
                 passes: dict[str, list[Loaded]] = {}

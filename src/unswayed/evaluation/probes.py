@@ -25,7 +25,7 @@ from unswayed.jobs import EngineSettings
 from unswayed.jobs.monitor import Monitor
 from unswayed.jobs.parts import ItemTable
 from unswayed.jobs.resources import copies, in_lanes, one_thread
-from unswayed.jobs.table_job import SHARES_EACH, Journal, Reply, Share, TableJob
+from unswayed.jobs.table_job import SHARES_EACH, Reply, Share, TableJob, journal_at
 from unswayed.models import Classifier
 from unswayed.models.label_mapping import LabelMapping, map_labels
 from unswayed.sources import Source
@@ -202,7 +202,7 @@ class ProbeWork:
         ((model, kind),) = cast(tuple[Key], share.tables)
         try:
             with contextlib.ExitStack() as stack:
-                journal = stack.enter_context(Journal(self.journal(share))) if share.careful else None
+                journal = stack.enter_context(journal_at(self.journal(share))) if share.careful else None
                 opened = self.opener(model, kind, share, device, journal)
                 # With care, the last entry of the journal must be the only picture in work.
                 beside = self.lanes if opened.device.startswith("cpu") and not share.careful else 1
@@ -223,7 +223,7 @@ def run_probes(
     """Each pair of a model and a kind of probe with its result, the reason why it failed, or None if other shards
     have not measured all pictures yet; pictures: of one probe, for the count of what is done."""
     job = TableJob(engine, monitor, pictures * len(probes))
-    job.total //= job.shard[1]
+    job.total //= job.engine.parts[1]
     devices = job.devices
     work = ProbeWork(opener, folder, pictures, max(1, torch.get_num_threads() // len(devices)))
     job.count(0)
@@ -245,7 +245,7 @@ def _concluded(job: TableJob, replies: Sequence[Reply]) -> ProbeResult | str | N
     tables, before, failed = zip(*(reply.result for reply in replies), strict=True)
     table, resumed = tables[0], sum(before)
     failures = {picture: reason for of_share in failed for picture, reason in of_share.items()}
-    number, shards = job.shard
+    number, shards = job.engine.parts
     notes = [table.folder / f"{table.key}.{shard}-{shards}.json" for shard in range(1, shards + 1)]
 
     def is_complete() -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,7 +15,7 @@ from unswayed.choices import DEVICES, check_settings, option
 from unswayed.errors import UserError, unknown
 from unswayed.registry import Part, Registry
 
-from .scheduling import Counted, Crew, Here, Outcome, Schedule, Streaming, Watch, WorkerState, attempt
+from .scheduling import Counted, Crew, Here, Outcome, Schedule, Watch, WorkerState, attempt
 
 if TYPE_CHECKING:
     import torch
@@ -33,8 +33,8 @@ class Engine(Protocol):
         """How many CPU cores there are."""
 
     def places(self, settings: EngineSettings) -> list[str]:
-        """The devices of the workers: those given; by default every GPU, else the CPU, or every CPU of a cluster. Which
-        GPUs there are is known only on the machines of a Ray cluster, so there each is named `cuda`."""
+        """The devices of the workers: those given; by default every GPU (each named `cuda` where only other machines
+        know which there are), else the CPU, or every CPU of a cluster."""
 
     def on_a_machine(self, settings: EngineSettings, places: Sequence[str]) -> int:
         """How many of the workers in these places share the cores of one machine."""
@@ -84,8 +84,19 @@ class EngineSettings:
                 f"the engine {self.engine} has no address, and {self.address} is given",
                 allowed=f"an address for the engine {' or '.join(reached)}",
             )
-        if self.shard is not None:
-            shard_of(self.shard)
+        self.part(())  # refuses a shard that is none
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """The number of the part that this run makes, from 1 on, and how many parts there are.
+
+        >>> EngineSettings(shard="3/16").parts, EngineSettings().parts
+        ((3, 16), (1, 1))
+        """
+        number, _, count = ("1/1" if self.shard is None else self.shard).partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise UserError(f"the shard is '{self.shard}'", allowed="I/N with I from 1 to N, such as 3/16")
+        return int(number), int(count)
 
     def part(self, ids: Sequence[str]) -> list[str]:
         """The ids that belong to this shard, in their order; all of them without a shard.
@@ -94,24 +105,11 @@ class EngineSettings:
         >>> sorted(parts[0] + parts[1])
         ['ant', 'bee', 'cat', 'dog']
         """
-        if self.shard is None:
-            return list(ids)
-        number, count = shard_of(self.shard)
+        number, count = self.parts
         # By hash, so that the parts are of equal size and each holds all classes, in whatever order the ids come.
         ranked = sorted(ids, key=lambda item: (hashlib.blake2b(item.encode(), digest_size=8).digest(), item))
         ours = set(ranked[number - 1 :: count])
         return [item for item in ids if item in ours]
-
-
-def shard_of(text: str) -> tuple[int, int]:
-    """
-    >>> shard_of("3/16")
-    (3, 16)
-    """
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise UserError(f"the shard is '{text}'", allowed="I/N with I from 1 to N, such as 3/16")
-    return int(number), int(count)
 
 
 _TYPES = ("cpu", "cuda", "mps")
@@ -179,7 +177,7 @@ Task = TypeVar("Task")
 
 
 def run_tasks(
-    worker: Callable[..., object] | Streaming,
+    worker: Any,
     tasks: Iterable[Task],
     workers: int = 1,
     settings: EngineSettings | None = None,

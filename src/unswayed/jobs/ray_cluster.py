@@ -149,9 +149,7 @@ def _connected(address: str | None) -> ModuleType:
 class RayEngine:
     """Actors of a Ray cluster."""
 
-    @staticmethod
-    def crew(packed: bytes, places: Sequence[str | None], settings: EngineSettings) -> Actors:
-        return Actors(packed, places, settings)
+    crew = Actors
 
     @staticmethod
     def cores(settings: EngineSettings) -> int:

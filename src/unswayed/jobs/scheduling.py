@@ -34,13 +34,6 @@ class Outcome(Generic[Task, Result]):
     failure: str | None = None
 
 
-class Streaming(Protocol):
-    """A worker with a method `stream(tasks)`, or `stream(tasks, device)`, that yields an outcome for every task."""
-
-    @property
-    def stream(self) -> Callable[..., Iterator[Outcome[Any, Any]]]: ...
-
-
 @dataclass(frozen=True)
 class WorkerState:
     """What one worker does: its name, its device if it has one, and how many tasks it has begun and finished.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from unswayed.files.locks import Lock
 from unswayed.files.storage import refresh
 from unswayed.files.whole import read_json, remove_file, write_json
 
-from . import EngineSettings, engine_of, run_tasks, shard_of
+from . import EngineSettings, engine_of, run_tasks
 from .monitor import Monitor
 from .scheduling import Outcome
 
@@ -90,11 +90,6 @@ class TableJob:
     expected: Counter[Hashable] = field(default_factory=Counter)
 
     @cached_property
-    def shard(self) -> tuple[int, int]:
-        """Which part of the items this run makes, and of how many."""
-        return shard_of(self.engine.shard) if self.engine.shard is not None else (1, 1)
-
-    @cached_property
     def devices(self) -> list[str]:
         return engine_of(self.engine).places(self.engine)
 
@@ -111,7 +106,7 @@ class TableJob:
         this process, which then does the work; otherwise also a single device has a process for itself, so that an
         item or a model that ends it fails alone.
         """
-        number, of = self.shard
+        number, of = self.engine.parts
         parts = range((number - 1) * shares, number * shares)
         tasks = [Share(tuple(group), part, of * shares) for group in groups for part in parts]
         self.expected.update(table for task in tasks for table in task.tables)
@@ -126,21 +121,6 @@ class TableJob:
         for share in broken:
             yield from self._with_care(work, share)
 
-    def each(
-        self,
-        work: Callable[..., Result],
-        items: Sequence[str],
-        finished: Mapping[str, Result],
-        workers: int,
-        devices: Sequence[str] = (),
-    ) -> Iterator[Outcome[str, Result]]:
-        """An outcome for each item, where a work writes the files of each itself; those that are finished stay."""
-        todo = [item for item in items if item not in finished]
-        watch = self.monitor.watch
-        outcomes = run_tasks(work, todo, workers, self.engine, devices=devices, apart=True, watch=watch)
-        for item in items:
-            yield Outcome(item, finished[item]) if item in finished else next(outcomes)
-
     def merged(
         self,
         lock: Path,
@@ -152,7 +132,7 @@ class TableJob:
 
         is_complete: whether the parts of all shards are there; finished: the result if another shard has merged them.
         """
-        if self.shard[1] == 1:
+        if self.engine.parts[1] == 1:
             return merge()
         refresh(self.monitor.folder)  # for parts that other machines have made
         result, merging = finished(), Lock(lock)
@@ -196,21 +176,17 @@ class TableJob:
             share = replace(share, tables=tuple(table for table in share.tables if table not in guilty))
 
 
-class Journal:
-    """Writes what a process is about to do, and deletes the file when the block ends, even by an exception."""
+Journal = Callable[[str, str], None]
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        remove_file(self.path)
-
-    def __call__(self, kind: str, name: str) -> None:
-        """kind: `picture`, which is about to be read, or `model`, which is about to be used."""
-        write_json(self.path, {"kind": kind, "name": name})
+@contextlib.contextmanager
+def journal_at(path: Path) -> Iterator[Journal]:
+    """A function that writes what this process is about to do, to a file that the end of the block removes: a `picture`
+    that is about to be read, or a `model` that is about to be used, and its name."""
+    try:
+        yield lambda kind, name: write_json(path, {"kind": kind, "name": name})
+    finally:
+        remove_file(path)
 
 
 def _last_entry(path: Path) -> tuple[str, str]:

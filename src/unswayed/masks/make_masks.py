@@ -14,9 +14,8 @@ from PIL import Image
 from unswayed.choices import takes
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import write_bytes
-from unswayed.jobs import engine_of
+from unswayed.jobs import engine_of, run_tasks
 from unswayed.jobs.monitor import Monitor, View
-from unswayed.jobs.table_job import TableJob
 from unswayed.sources.folder import object_name
 from unswayed.sources.labeled import pictures_below
 from unswayed.sources.pictures import read_picture
@@ -88,15 +87,17 @@ def make_masks(
         devices = [] if choice is None else engine.places(settings)
         if devices and not devices[0].startswith("cuda") and settings.device is None:
             devices = devices[:1] * workers
-        job = TableJob(settings, monitor, len(names))
-        for outcome in job.each(work, names, ready, workers, devices):
-            name = outcome.task
-            # Without a result where its process died.
-            made = outcome.result or MaskResult(
-                name, str(mask_path(masks, name)), "failed", f"{name}: {outcome.failure}"
-            )
-            job.failed += made.status == "failed"
-            job.count(1)
+        todo, failed = [name for name in names if name not in ready], 0
+        outcomes = run_tasks(work, todo, workers, settings, devices=devices, apart=True, watch=monitor.watch)
+        for done, name in enumerate(names, 1):
+            made = ready.get(name)
+            if made is None:
+                outcome = next(outcomes)
+                path, reason = mask_path(masks, outcome.task), f"{outcome.task}: {outcome.failure}"
+                # Without a result where its process died.
+                made = outcome.result or MaskResult(outcome.task, str(path), "failed", reason)
+            failed += made.status == "failed"
+            monitor.count(done, len(names), failed)
             yield made
         merge_confidences(masks)
 
