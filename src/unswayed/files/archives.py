@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import functools
 import gzip
 import lzma
 import re
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -48,13 +49,9 @@ class Member:
 class Archive:
     """An open archive; `read` may be called from several threads."""
 
+    members: Sequence[Member]
+    read: Callable[[Member], bytes]
     path: Path
-    members: tuple[Member, ...]
-    reader: Callable[[Member], bytes]
-
-    def read(self, member: Member) -> bytes:
-        with _readable(self.path):
-            return self.reader(member)
 
 
 @contextlib.contextmanager
@@ -66,10 +63,11 @@ def open_archive(path: Path) -> Iterator[Archive]:
                 packed = open_files.enter_context(zipfile.ZipFile(path))
                 files = [info for info in packed.infolist() if not info.is_dir()]
                 _refuse_bomb(path, sum(info.file_size for info in files))
-                members = tuple(Member(info.filename, info.file_size, info) for info in files)
-                archive = Archive(path, members, lambda member: packed.read(member.start))
+                members = [Member(info.filename, info.file_size, info) for info in files]
+                archive = Archive(members, _readable(path)(lambda member: packed.read(member.start)), path)
             else:
-                archive = _tar(path, _decompressed(path, open_files))
+                plain = _decompressed(path, open_files)
+                archive = Archive(_tar_members(plain), _readable(path)(functools.partial(_part_of, plain)), path)
         for member in archive.members:
             parts = PurePosixPath(member.name.replace("\\", "/")).parts
             if ".." in parts or member.name.startswith(("/", "\\")) or ":" in (parts or ("",))[0]:
@@ -92,7 +90,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise UserError(f"{path} is not a readable archive: {reason[:200]}", allowed=KINDS) from None
 
 
-def _tar(path: Path, plain: Path) -> Archive:
+def _tar_members(plain: Path) -> list[Member]:
     members, last = [], -1
     with open(plain, "rb") as file, tarfile.open(fileobj=_Headers(file), mode="r:") as tar:  # type: ignore[call-overload]
         for header in tar:
@@ -102,13 +100,13 @@ def _tar(path: Path, plain: Path) -> Archive:
             last = header.offset
             if header.isfile():
                 members.append(Member(header.name, header.size, header.offset_data))
+    return members
 
-    def read(member: Member) -> bytes:
-        with open(plain, "rb") as file:
-            file.seek(member.start)
-            return file.read(member.size)
 
-    return Archive(path, tuple(members), read)
+def _part_of(plain: Path, member: Member) -> bytes:
+    with open(plain, "rb") as file:
+        file.seek(member.start)
+        return file.read(member.size)
 
 
 class _Headers:

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,17 +82,7 @@ def alone(path: Path, busy: str | None = None, run: str | None = None, wait: flo
 
 def is_held(path: Path) -> bool:
     """Whether a process holds the lock at that path; a file that nobody holds stays as it is."""
-    if _is_lease(path):
-        return bool(_renewed([Slot(path)]))
-    try:
-        if path.exists():
-            with _file_lock(path):
-                pass
-    except Timeout:
-        return True
-    except OSError:
-        pass
-    return False
+    return path.name in held_locks(path.parent, path.name)
 
 
 def _file_lock(path: Path) -> FileLock:
@@ -108,9 +98,19 @@ def held_locks(folder: Path, prefix: str, but: str | None = None) -> set[str]:
     address = address_of(folder)
     paths = folder.glob(f"{prefix}*") if address is None else map(folder.joinpath, objects.names_in(address, prefix))
     others = [path for path in paths if path.name != but]
-    if not _is_lease(folder / prefix):
-        return {path.name for path in others if is_held(path)}
-    return {slot.path.name for slot in _renewed(map(Slot, others))}
+    if _is_lease(folder / prefix):
+        return {slot.path.name for slot in _renewed(map(Slot, others))}
+    held = set()
+    for path in others:
+        try:
+            if path.exists():
+                with _file_lock(path):
+                    pass
+        except Timeout:
+            held.add(path.name)
+        except OSError:
+            pass
+    return held
 
 
 def _is_lease(path: Path) -> bool:
@@ -155,14 +155,14 @@ class Slot:
 
     def write(self, data: bytes) -> None:
         if self.address is not None:
-            return objects.write(self.address, data)
-        # In place: a renewal must not create the folder again after somebody removed it.
-        with open(self.path, "r+b") as file:
-            file.write(data)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        return None
+            objects.write(self.address, data)
+        else:
+            # In place: a renewal must not create the folder again after somebody removed it.
+            with open(self.path, "r+b") as file:
+                file.write(data)
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
 
     def remove(self) -> None:
         if self.address is not None:
@@ -190,12 +190,14 @@ class Lease:
             if seen is None:
                 continue
             # Most leases are held for a moment only, so that one look is often enough.
-            changed = has_changed(self.slot, seen, 0)
-            if changed is False:
+            changed = _changed({self.slot: seen}, 0)
+            if not changed:
                 _say(f"waiting at most {DEAD:g} s: another run holds {self.slot}; this one continues if it was killed")
-                changed = has_changed(self.slot, seen, DEAD - LOOK)
-            if changed is not None:
-                return not changed and self._take_over(seen)
+                changed = _changed({self.slot: seen}, DEAD - LOOK)
+            if not changed:
+                return self._take_over(seen)
+            if changed[self.slot] is not None:
+                return False
         self._hold()
         return True
 
@@ -244,35 +246,28 @@ class Lease:
         return (json.dumps(facts) + "\n").encode()
 
 
-def has_changed(slot: Slot, seen: bytes, seconds: float) -> bool | None:
-    """Whether a lease is renewed within that time: None if it is gone, which means that it was released."""
-    started = time.monotonic()
-    while True:
+def _changed(seen: Mapping[Slot, bytes], seconds: float) -> dict[Slot, bytes | None]:
+    """The leases that are renewed within that time, as they are then: None if one is gone, as it was released."""
+    changed: dict[Slot, bytes | None] = {}
+    started, waited = time.monotonic(), -1.0
+    while len(changed) < len(seen) and waited < seconds:
         time.sleep(LOOK)
         waited = time.monotonic() - started  # before the look, so that a pause of this process is not the holder's
-        now = slot.read()
-        if now is None:
-            return None
-        if now != seen:
-            return True
-        if waited >= seconds:
-            return False
+        waiting = [slot for slot in seen if slot not in changed]
+        changed |= {slot: now for slot in waiting if (now := slot.read()) != seen[slot]}
+    return changed
 
 
 def _renewed(slots: Iterable[Slot]) -> list[Slot]:
     """Those leases that somebody holds, as far as two beats can tell; says on stderr if that takes long."""
     seen = {slot: data for slot in slots if (data := slot.read()) is not None}
-    renewed, started, reported = [], time.monotonic(), False
-    while seen and time.monotonic() - started < 2 * BEAT:
-        time.sleep(LOOK)
-        changed = {slot: now for slot in seen if (now := slot.read()) != seen[slot]}
-        renewed += [slot for slot, now in changed.items() if now is not None]
-        seen = {slot: data for slot, data in seen.items() if slot not in changed}
-        if seen and not reported and time.monotonic() - started >= QUIET:
-            reported = True
-            names = ", ".join(map(str, seen))
-            _say(f"waiting at most {2 * BEAT:g} s to see whether another run still holds {names}")
-    return renewed
+    changed = _changed(seen, min(QUIET, 2 * BEAT))
+    waiting = {slot: data for slot, data in seen.items() if slot not in changed}
+    if waiting and QUIET < 2 * BEAT:
+        names = ", ".join(map(str, waiting))
+        _say(f"waiting at most {2 * BEAT:g} s to see whether another run still holds {names}")
+        changed |= _changed(waiting, 2 * BEAT - QUIET)
+    return [slot for slot, now in changed.items() if now is not None]
 
 
 def _say(text: str) -> None:

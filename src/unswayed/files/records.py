@@ -109,38 +109,31 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def differences(there: object, now: object, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
+def differences(there: Any, now: Any, where: str = "", words: tuple[str, str] = ("there", "now")) -> list[str]:
     """Return a line for each leaf in which two JSON values differ. words: the names of the two.
 
     >>> differences({"seed": 1, "recipe": {"name": "a"}}, {"seed": 2, "recipe": {"name": "a"}})
     ['seed: 1 there, 2 now']
     """
-    if isinstance(there, dict) and isinstance(now, dict):
-        names = [*there, *(name for name in now if name not in there)]
-        return [
-            line
-            for name in names
-            for line in differences(there.get(name), now.get(name), f"{where}.{name}" if where else name, words)
-        ]
     if canonical(there) == canonical(now):
         return []
-    if isinstance(there, list) and isinstance(now, list) and all(map(_is_named, [*there, *now])):
+    listed, lines, old, new = isinstance(there, list) and isinstance(now, list), [], there, now
+    if listed and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in [*there, *now]):
         old, new = ({item["name"]: item for item in items} for items in (there, now))
-        both = {name: old[name] for name in old if name in new}
-        alone = [(words[0], [name for name in old if name not in new]), (words[1], [n for n in new if n not in old])]
-        lines = [f"{where}: only {word}: {', '.join(names)}" for word, names in alone if names]
-        return lines + differences(both, {name: new[name] for name in both}, where, words)
-    if isinstance(there, list) and isinstance(now, list) and len(there) == len(now):
-        return [
-            line
-            for index, (item, other) in enumerate(zip(there, now, strict=True))
-            for line in differences(item, other, f"{where}[{index}]", words)
-        ]
-    return [f"{where}: {_short(canonical(there))} {words[0]}, {_short(canonical(now))} {words[1]}"]
-
-
-def _is_named(item: object) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("name"), str)
+        only = (
+            (words[0], [name for name in old if name not in new]),
+            (words[1], [name for name in new if name not in old]),
+        )
+        lines = [f"{where}: only {word}: {', '.join(names)}" for word, names in only if names]
+        old, new = ({name: items[name] for name in old if name in new} for items in (old, new))
+    elif listed and len(there) == len(now):
+        pairs = zip(there, now, strict=True)
+        return [line for index, pair in enumerate(pairs) for line in differences(*pair, f"{where}[{index}]", words)]
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [f"{where}: {_short(canonical(there))} {words[0]}, {_short(canonical(now))} {words[1]}"]
+    for name in {**old, **new}:
+        lines += differences(old.get(name), new.get(name), f"{where}.{name}" if where else name, words)
+    return lines
 
 
 @functools.cache
@@ -155,14 +148,9 @@ def _libraries() -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """The version of each installed library by its name, this package and Python first."""
-    return {"unswayed": package_version(), "python": platform.python_version(), **_libraries()}
-
-
-def package_version() -> str:
-    """The version of this package, also where it runs from a source tree that is not installed."""
     from unswayed import __version__
 
-    return __version__
+    return {"unswayed": __version__, "python": platform.python_version(), **_libraries()}
 
 
 def refuse_newer(card: Mapping[str, object], most: int, where: object) -> None:

@@ -120,7 +120,7 @@ def read_checked(
         check_names(there, required, path, run)
         wanted = None if select is None else [name for name in select if name in there]
         # The size in memory is checked before the repeated texts are written out.
-        plain = check_size(path).plain
+        plain = check_size(path)
         leaves = [file.schema.column(index) for index in range(len(file.schema)) if index not in plain]
         texts = [leaf for leaf in leaves if leaf.physical_type == "BYTE_ARRAY" and leaf.logical_type.type != "DECIMAL"]
         repeated = [leaf.path for leaf in texts]
@@ -141,18 +141,16 @@ def read_checked(
     return table
 
 
-def check_size(path: str | Path, texts: int = 0) -> Sizes:
-    """What the values of a Parquet file take in memory; UserError if that is too much for its size.
-
-    texts: bytes of repeated texts, which are counted once without it.
-    """
-    sizes = sizes_of(path)
+def check_size(path: str | Path, texts: int = 0) -> frozenset[int]:
+    """The columns of a Parquet file whose texts are not repeated; UserError if its values take too much memory for its
+    size. texts: bytes of repeated texts, which are counted once without it."""
+    held, plain = _sizes_of(path)
     most = max(MOST_BYTES, MOST_TIMES * os.path.getsize(path))
-    if sizes.held + texts > most:
+    if held + texts > most:
         raise UserError(
-            f"{path} holds a table of {sizes.held + texts:,} bytes or more", allowed=f"{most:,} for a file of its size"
+            f"{path} holds a table of {held + texts:,} bytes or more", allowed=f"{most:,} for a file of its size"
         )
-    return sizes
+    return plain
 
 
 def _text_bytes(values: pa.Array) -> int:
@@ -244,17 +242,12 @@ _DICTIONARY, _LENGTHS, _PREFIXES = {2, 8}, 6, 7  # encodings: by number, all len
 _DEEPEST = 32
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """held: the bytes of the values in memory, texts that occur several times counted once; plain: the indices of the
-    columns whose texts are not repeated, and which pyarrow cannot read as a dictionary."""
+def _sizes_of(path: str | Path) -> tuple[int, frozenset[int]]:
+    """The bytes of the values of a Parquet file in memory, texts that occur several times counted once; and the indices
+    of the columns whose texts are not repeated, and which pyarrow cannot read as a dictionary.
 
-    held: int
-    plain: frozenset[int]
-
-
-def sizes_of(path: str | Path) -> Sizes:
-    """The sizes of a Parquet file; ValueError if it is damaged, or does not say how long its texts are."""
+    ValueError if it is damaged, or does not say how long its texts are.
+    """
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         try:
             end = len(data) - 8
@@ -269,7 +262,7 @@ def sizes_of(path: str | Path) -> Sizes:
             raise ValueError(f"its metadata is damaged ({error})") from None
     if any(_PREFIXES in used or (_LENGTHS in used and used & _DICTIONARY) for used in encodings):
         raise ValueError("its texts are in DELTA_BYTE_ARRAY or in two encodings; write it again with pyarrow or polars")
-    return Sizes(held, frozenset(index for index, used in enumerate(encodings) if _LENGTHS in used))
+    return held, frozenset(index for index, used in enumerate(encodings) if _LENGTHS in used)
 
 
 def _chunk_bytes(data: mmap.mmap, chunk: dict[int, Any], length: int, encodings: set[int]) -> int:

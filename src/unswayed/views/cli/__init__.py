@@ -116,9 +116,9 @@ def build_app() -> typer.Typer:
     @app.callback(invoke_without_command=True)
     def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
         if version:
-            from unswayed.files.records import package_version
+            from unswayed import __version__
 
-            print(package_version())
+            print(__version__)
             raise typer.Exit()
 
     return app

@@ -22,7 +22,7 @@ from unswayed.analyses import ANALYSES, table_facts
 from unswayed.benchmark.rows import WORST_MASKS
 from unswayed.choices import one_line, takes
 from unswayed.errors import UserError
-from unswayed.files.records import package_version
+from unswayed.files.records import versions
 from unswayed.files.storage import local_copy
 from unswayed.files.whole import Json, check_writable, write_bytes
 from unswayed.labels import worded, worded_page
@@ -137,7 +137,7 @@ def render_page(
         "page.html",
         title=title,
         subtitle=subtitle,
-        version=package_version(),
+        version=versions()["unswayed"],
         script_hash=digest,
         style=Markup(style),
         script=Markup(script),
