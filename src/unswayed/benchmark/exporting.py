@@ -16,8 +16,6 @@ from unswayed.registry import Part, Registry
 from .settings import ExportSettings
 
 if TYPE_CHECKING:
-    from unswayed.labels import LabelSpace
-
     from .folder import Benchmark
 
 Show = Callable[[int, int], None]  # called with the pictures done and in all
@@ -120,8 +118,8 @@ def read_unchanged(root: Path, path: str, digest: str | None) -> bytes:
 def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> ExportResult:
     """Copy every labeled picture to FOLDER/edit/class/, which torchvision's ImageFolder and timm read.
 
-    Class folders sort in the order of the labels. `class_map.txt` lists them for timm's --class-map, and `classes.csv`
-    has the index, the folder and the name of each class.
+    Class folders are WNIDs or indices, which sort in the order of the labels. `class_map.txt` lists them for timm's
+    --class-map, and `classes.csv` has the index, the folder and the name of each class.
     """
     import polars as pl
 
@@ -133,7 +131,8 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> ExportR
     labeled = [row for row in rows if row["label"] is not None]
     if not labeled:
         raise UserError(f"{benchmark.root} contains no labeled pictures, so there are no class folders to put them in")
-    names = class_folders(benchmark.labels)
+    width = len(str(len(benchmark.labels) - 1))
+    names = list(benchmark.labels.wnids or (f"{index:0{width}}" for index in range(len(benchmark.labels))))
     for done, row in enumerate(labeled, start=1):
         target = make_folder(folder / row["edit"] / names[row["label"]])
         write_bytes(target / Path(row["path"]).name, read_unchanged(benchmark.root, row["path"], row.get("sha256")))
@@ -142,16 +141,3 @@ def write_imagefolder(benchmark: Benchmark, folder: Path, show: Show) -> ExportR
     classes = pl.DataFrame({"index": range(len(names)), "folder": names, "name": benchmark.labels.classes})
     write_bytes(folder / "classes.csv", csv_text(classes).encode())
     return ExportResult(str(folder), len(labeled), len(rows) - len(labeled))
-
-
-def class_folders(labels: LabelSpace) -> list[str]:
-    """The name of each class's folder: its WNID, whose order is that of the labels, or its index.
-
-    >>> from unswayed.labels import LabelSpace
-    >>> class_folders(LabelSpace("own", ("cat", "dog")))
-    ['0', '1']
-    """
-    if labels.wnids:
-        return list(labels.wnids)
-    width = len(str(len(labels) - 1))
-    return [f"{index:0{width}}" for index in range(len(labels))]
