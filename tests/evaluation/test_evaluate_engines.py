@@ -46,10 +46,10 @@ def leaves_at_once():
 def poisoned_pictures():
     from unswayed.evaluation import decoding
     real = decoding.read_picture
-    def read(path):
+    def read(path, *limits):
         if str(path).endswith("photo-003.png"):
             os.kill(os.getpid(), signal.SIGSEGV)
-        return real(path)
+        return real(path, *limits)
     decoding.read_picture = read
     return Classifier(Colour(), PLAIN, NAMES)
 """
