@@ -13,11 +13,10 @@ from unswayed.edits.batch_edit import BatchEdit
 from unswayed.edits.blur import blurred, blurred_batch
 from unswayed.edits.color import recolored, recolored_batch
 from unswayed.edits.composition import Composition, Pool
-from unswayed.edits.direction import Direction
 from unswayed.edits.geometry import placed_mask, resized
 from unswayed.edits.lighting import lit, lit_batch
 from unswayed.edits.mixture import KINDS, EditMixture, draw
-from unswayed.edits.position import Position
+from unswayed.edits.position import Direction, Position
 from unswayed.edits.size import Size
 
 SIDE = 192

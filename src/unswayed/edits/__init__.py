@@ -1,4 +1,4 @@
-"""Edits: one file per attribute, each a frozen dataclass that declares its parameters and how it is used.
+"""Edits: each a frozen dataclass that declares its parameters and how it is used.
 
 This module and the declarations load no OpenCV and no torch, so that analyses may read them.
 """
@@ -31,15 +31,17 @@ EDITS = Registry[type[Edit]](
     {
         "background": Part(f"{__name__}.background:Background", facts={"batch": 0}),
         "size": Part(f"{__name__}.size:Size", facts={"batch": 1}),
-        "direction": Part(f"{__name__}.direction:Direction", facts={"batch": 3}),
+        "direction": Part(f"{__name__}.position:Direction", facts={"batch": 3}),
         "position": Part(f"{__name__}.position:Position", facts={"batch": 2}),
         "occlusion": Part(f"{__name__}.occlusion:Occlusion", facts={"batch": 7}),
         "lighting": Part(f"{__name__}.lighting:Lighting", facts={"batch": 4}),
         "blur": Part(f"{__name__}.blur:Blur", facts={"batch": 5}),
         "color": Part(f"{__name__}.color:Color", facts={"batch": 6}),
-        "fog": Part(f"{__name__}.fog:Fog"),
-        **{name: Part(f"{__name__}.weather:{name.title()}") for name in ("rain", "snow", "night", "shadow", "sun")},
-        "relight": Part(f"{__name__}.relight:Relight", facts={"trains": False}),
+        **{
+            name: Part(f"{__name__}.weather:{name.title()}")
+            for name in ("fog", "rain", "snow", "night", "shadow", "sun")
+        },
+        "relight": Part(f"{__name__}.lighting:Relight", facts={"trains": False}),
         "object-words": Part(f"{__name__}.background:ObjectWords", facts={"trains": False}),
         "reinsertion": Part(f"{__name__}.position:Reinsertion", facts={"trains": False}),
     },

@@ -5,17 +5,18 @@ object redrawn from words.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
 from unswayed.errors import UserError
 
 from .composition import Composition, Drawing, Guidance, Impossible, Picture, Pool, WithoutObject, Words
-from .edit import Choice, Control, Edit, Level, Need, Range, Text, blend_start, check, parameter
+from .edit import Choice, Edit, Level, Need, Range, Text, blend_start, check, parameter
 
 
 def leopard(size: int, rng: np.random.Generator) -> np.ndarray:
@@ -149,13 +150,13 @@ STRENGTHS = {"simple": -20.0, "complex": 20.0, "adversarial": 20.0}
 class Background(Edit):
     """The object unchanged, in front of another background; `KINDS` says which there are."""
 
-    name: ClassVar[str] = "background"
-    axis: ClassVar[str] = "strength"
-    axis_label: ClassVar[str] = "guidance strength λ, no unit"
-    description: ClassVar[str] = "what lies behind the object"
-    control: ClassVar[Control | None] = "inversion"
-    order: ClassVar[int] = 10
-    factor: ClassVar[str | None] = "background"
+    name = "background"
+    axis = "strength"
+    axis_label = "guidance strength λ, no unit"
+    description = "what lies behind the object"
+    control = "inversion"
+    order = 10
+    factor = "background"
 
     kind: str = parameter("random", Choice(tuple(KINDS), KINDS), "which background")
     strength: float | None = parameter(
@@ -214,22 +215,17 @@ class Background(Edit):
     @classmethod
     def from_controls(cls, values: Mapping[str, Any]) -> Self:
         """Return the edit; the kind sets the sign of the strength, and only some kinds use a strength or a file."""
-        given = dict(values)
-        kind = str(given.get("kind", "random"))
+        kind = str(values.get("kind", "random"))
+        guided, words = tuple(STRENGTHS), ("words",)
+        used = {"strength": guided, "band": guided, "prompt": words, "negative": words, "picture": ("picture",)}
+        given = {name: value for name, value in values.items() if kind in used.get(name, (kind,))}
         if kind in STRENGTHS:
-            strength = abs(float(given.get("strength") or STRENGTHS[kind]))
-            given["strength"] = strength if STRENGTHS[kind] > 0 else -strength
-        else:
-            given = {name: value for name, value in given.items() if name not in ("strength", "band")}
-        if kind != "words":
-            given = {name: value for name, value in given.items() if name not in ("prompt", "negative")}
-        elif not (given.get("prompt") or "").strip():
+            given["strength"] = math.copysign(float(given.get("strength") or STRENGTHS[kind]), STRENGTHS[kind])
+        if kind == "words" and not (given.get("prompt") or "").strip():
             raise UserError("the background 'words' has no description yet", allowed=DESCRIBED)
-        elif not (given.get("negative") or "").strip():
+        if not (given.get("negative") or "").strip():
             given.pop("negative", None)
-        if kind != "picture":
-            given.pop("picture", None)
-        elif given.get("picture") is None:
+        if kind == "picture" and given.get("picture") is None:
             allowed = "a picture file, uploaded below the controls"
             raise UserError("the background 'picture' has no file yet", allowed=allowed)
         return cls(**given)
@@ -244,13 +240,9 @@ class Background(Edit):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        if self.kind == "adversarial":
-            return ("network", "guide")
-        if self.kind == "words":
-            return ("network", "words")
-        if self.kind in GENERATED:
-            return ("network",)
-        return ("removal",) if self.kind == "random" else ()
+        more: dict[str, tuple[Need, ...]]
+        more = {"adversarial": ("network", "guide"), "words": ("network", "words"), "random": ("removal",)}
+        return more.get(self.kind, ("network",) if self.kind in GENERATED else ())
 
     @property
     def level(self) -> Level:
@@ -305,12 +297,12 @@ class ObjectWords(Edit):
     Without words the object is redrawn from a prompt that describes the photograph as it is, which is the control.
     """
 
-    name: ClassVar[str] = "object-words"
-    axis: ClassVar[str] = "prompt"
-    axis_label: ClassVar[str] = "the object in words"
-    description: ClassVar[str] = "material, color or age of the object, redrawn from words; the label may change"
-    control: ClassVar[Control | None] = "object-inversion"
-    order: ClassVar[int] = 90
+    name = "object-words"
+    axis = "prompt"
+    axis_label = "the object in words"
+    description = "material, color or age of the object, redrawn from words; the label may change"
+    control = "object-inversion"
+    order = 90
 
     prompt: str | None = parameter(None, Text(DESCRIBED, words=True), "what the object is redrawn as")
     negative: str | None = parameter(

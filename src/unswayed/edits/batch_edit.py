@@ -55,9 +55,8 @@ class BatchEdit(nn.Module):
         super().__init__()
         self.mixture = mixture or EditMixture()
         if backgrounds is not None and (backgrounds.ndim != 4 or backgrounds.shape[1] != 3 or not len(backgrounds)):
-            raise UserError(
-                f"the backgrounds have the shape {tuple(backgrounds.shape)}", allowed="(K, 3, H, W), at least one"
-            )
+            given = f"the backgrounds have the shape {tuple(backgrounds.shape)}"
+            raise UserError(given, allowed="(K, 3, H, W), at least one")
         self.register_buffer("backgrounds", backgrounds, persistent=False)
         self._compiled: Callable[..., tuple[Tensor, Tensor]] | None = None
 

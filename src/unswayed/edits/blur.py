@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Blur(Edit):
     """The background defocused, the object blurred, or both; a pixel edit without diffusion."""
 
-    name: ClassVar[str] = "blur"
-    axis: ClassVar[str] = "pixels"
-    axis_label: ClassVar[str] = "blur radius, pixels of 256"
-    description: ClassVar[str] = "the focus of the object, the background or both"
-    order: ClassVar[int] = 70
-    changes: ClassVar[tuple[Change, ...]] = (
+    name = "blur"
+    axis = "pixels"
+    axis_label = "blur radius, pixels of 256"
+    description = "the focus of the object, the background or both"
+    order = 70
+    changes = (
         Change("background blurred", "pixels", 0.0, 32.0),
         Change("object blurred", "pixels", 0.0, 32.0, (("where", "object"),)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class Color(Edit):
     """The object in another color: hue rotated and saturation scaled in CIELAB; a pixel edit without diffusion."""
 
-    name: ClassVar[str] = "color"
-    axis: ClassVar[str] = "hue"
-    axis_label: ClassVar[str] = "rotation of the hue, degrees"
-    description: ClassVar[str] = "the object's hue and saturation"
-    order: ClassVar[int] = 80
-    changes: ClassVar[tuple[Change, ...]] = (
+    name = "color"
+    axis = "hue"
+    axis_label = "rotation of the hue, degrees"
+    description = "the object's hue and saturation"
+    order = 80
+    changes = (
         Change("object's hue turned", "hue", 0.0, 180.0),
         Change("object losing its color", "saturation", 1.0, 0.0),
     )

@@ -111,8 +111,6 @@ class Text:
 
 
 Allowed = Range | Choice | Text
-
-
 T = TypeVar("T")
 
 
@@ -239,7 +237,6 @@ class Edit(ABC):
 
     @property
     def level(self) -> Level:
-        """Return the value of the axis."""
         return getattr(self, self.axis)
 
     def describe(self) -> str:

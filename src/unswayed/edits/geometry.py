@@ -101,14 +101,14 @@ def relocated(composition: Composition, placement: np.ndarray, start: float = 0.
     )
 
 
-def resized(picture: np.ndarray, side: int) -> np.ndarray:
-    """Return a square picture or mask at side×side, anti-aliased."""
+def resized(picture: np.ndarray, side: int, larger: int | None = None) -> np.ndarray:
+    """Return a square picture or mask at side×side, anti-aliased; larger: OpenCV's way to enlarge it, else linear."""
     import cv2
 
     if picture.shape[0] == side:
         return picture
-    method = cv2.INTER_AREA if picture.shape[0] > side else cv2.INTER_LINEAR
-    return cv2.resize(picture, (side, side), interpolation=method)
+    larger = cv2.INTER_LINEAR if larger is None else larger
+    return cv2.resize(picture, (side, side), interpolation=cv2.INTER_AREA if picture.shape[0] > side else larger)
 
 
 def in_window(picture: np.ndarray, window: Sequence[int]) -> np.ndarray:

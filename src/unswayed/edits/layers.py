@@ -11,16 +11,7 @@ import numpy as np
 from unswayed.scene import Scene
 from unswayed.sources.pictures import read_picture
 
-from .composition import (
-    Composition,
-    Drawing,
-    Guidance,
-    Impossible,
-    Original,
-    Picture,
-    PictureReference,
-    Words,
-)
+from .composition import Composition, Drawing, Guidance, Impossible, Original, Picture, PictureReference, Words
 from .geometry import in_window, is_identity, placed_object, resized
 
 

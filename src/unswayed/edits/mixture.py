@@ -100,7 +100,7 @@ class EditMixture:
         for name, span in {**spans, **value.get("ranges", {})}.items():
             if len(span) != 2:
                 raise UserError(f"{where}: the range of {name} has {len(span)} numbers", allowed="two numbers")
-        return EditMixture(**{**value, **spans})
+        return EditMixture(**value)
 
 
 def trainable_edits() -> list[str]:

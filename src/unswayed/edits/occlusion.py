@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,19 +26,19 @@ _TO_WIDE = np.array([[1 / 3, 0.0, 1 / 3], [0.0, 1 / 3, 1 / 3]])
 class Occlusion(Edit):
     """A share of the object hidden by the cut-out object of another scene; pasted without diffusion."""
 
-    name: ClassVar[str] = "occlusion"
-    axis: ClassVar[str] = "share"
-    axis_label: ClassVar[str] = "share of the object that is hidden"
-    description: ClassVar[str] = "how much of the object another object hides"
-    order: ClassVar[int] = 50
-    changes: ClassVar[tuple[Change, ...]] = (Change("object hidden", "share", 0.0, 0.95),)
+    name = "occlusion"
+    axis = "share"
+    axis_label = "share of the object that is hidden"
+    description = "how much of the object another object hides"
+    order = 50
+    changes = (Change("object hidden", "share", 0.0, 0.95),)
 
     share: float = parameter(
         0.3, Range(0.01, 0.95, unit="of the object", step=0.01), "how much of the object is hidden"
     )
 
-    random: ClassVar[bool] = True
-    borrows: ClassVar[bool] = True
+    random = True
+    borrows = True
 
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         other = pool.other(composition.scene_id, rng)

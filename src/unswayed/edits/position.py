@@ -1,15 +1,16 @@
-"""Position: the object moved within the frame; and reinsertion, the control of edits that move it."""
+"""Position and direction: the object moved within the frame or turned; and reinsertion, the control of such edits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
-from .composition import Composition, Pool
-from .edit import Control, Edit, Range, blend_start, parameter
-from .geometry import SLACK, after, box, kept_inside, moved, outline, relocated, shift
+from .composition import Composition, Impossible, Pool
+from .edit import Change, Choice, Edit, Range, blend_start, parameter
+from .geometry import SLACK, after, box, center, kept_inside, moved, outline, relocated, rotation, scaling, shift
+from .size import with_rate
 
 _SHARE = Range(0.0, 1.0, words=("random",), step=0.001)
 
@@ -18,13 +19,13 @@ _SHARE = Range(0.0, 1.0, words=("random",), step=0.001)
 class Position(Edit):
     """The object moved at its own size: 0 is the left (upper) edge of the frame, 1 the right (lower) one."""
 
-    name: ClassVar[str] = "position"
-    axis: ClassVar[str] = "x"
-    axis_label: ClassVar[str] = "position, share of the free width"
-    description: ClassVar[str] = "where the object is"
-    control: ClassVar[Control | None] = "reinsertion"
-    order: ClassVar[int] = 40
-    factor: ClassVar[str | None] = "pose"
+    name = "position"
+    axis = "x"
+    axis_label = "position, share of the free width"
+    description = "where the object is"
+    control = "reinsertion"
+    order = 40
+    factor = "pose"
 
     x: float | str = parameter("random", _SHARE, "share of the free room to its left", first=0.5)
     y: float | str = parameter("random", _SHARE, "share of the free room above it", first=0.5)
@@ -66,14 +67,71 @@ class Position(Edit):
 
 
 @dataclass(frozen=True)
+class Direction(Edit):
+    """The object rotated counterclockwise about its own center, and shifted if needed to stay inside the frame."""
+
+    name = "direction"
+    axis = "degrees"
+    axis_label = "rotation, degrees"
+    description = "how the object is turned"
+    control = "reinsertion"
+    order = 30
+    factor = "pose"
+    changes = (
+        Change("object turned counter-clockwise", "degrees", 0.0, 180.0),
+        Change("object turned clockwise", "degrees", 0.0, -180.0),
+    )
+
+    degrees: float | str = parameter(
+        "random",
+        Range(-180.0, 180.0, unit="degrees", words=("random",), step=1.0),
+        "angle; random: uniform from -45 to 45",
+    )
+    start: float = blend_start(0.25)
+    size: str | None = parameter(
+        None, Choice(("fit",)), "fit: smaller where the turned object would not fit the frame", hidden=True
+    )
+
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        drawn = float(rng.uniform(-45.0, 45.0))
+        degrees = drawn if isinstance(self.degrees, str) else self.degrees
+        points = outline(composition.mask)
+        pivot = center(moved(points, composition.placement))
+        placement = after(rotation(degrees, pivot), composition.placement)
+        rate = composition.requested.get("pixel_rate")
+        if rate is None:
+            low, high = box(moved(points, placement))
+            if self.size == "fit":
+                placement = after(scaling(min(1.0, float(1 / (high - low).max())), pivot), placement)
+            try:
+                placement = kept_inside(placement, points, f"direction {degrees:.1f}")
+            except Impossible as impossible:
+                raise Impossible(f"{impossible}; direction-fit turns it at a smaller size") from None
+        else:
+            # Rotating resamples the object's edge, so the rate that an earlier edit requested is solved for again.
+            placement = with_rate(composition, placement, rate, pool.size)
+        return relocated(composition, placement, self.start, direction=round(degrees, 4))
+
+    def describe(self) -> str:
+        size = ", smaller where it would not fit" if self.size == "fit" else ""
+        if isinstance(self.degrees, str):
+            return f"object turned by a random angle, −45° to 45°{size}"
+        return f"object turned by {self.degrees:g}°{size}".replace("-", "−")
+
+    def words(self, chained: bool = False) -> str:
+        turned = "turned" if isinstance(self.degrees, str) else f"turned {self.degrees:+g}°".replace("-", "−")
+        return f"{turned} to fit" if self.size == "fit" else turned
+
+
+@dataclass(frozen=True)
 class Reinsertion(Edit):
     """The object removed and put back where it was, to measure what removal and blending alone cost."""
 
-    name: ClassVar[str] = "reinsertion"
-    axis: ClassVar[str] = "start"
-    axis_label: ClassVar[str] = "share of the noise schedule at which blending starts"
-    description: ClassVar[str] = "nothing: the object is removed and put back, the control of edits that move it"
-    control: ClassVar[Control | None] = "reinsertion"
+    name = "reinsertion"
+    axis = "start"
+    axis_label = "share of the noise schedule at which blending starts"
+    description = "nothing: the object is removed and put back, the control of edits that move it"
+    control = "reinsertion"
 
     start: float = blend_start(0.25)
 

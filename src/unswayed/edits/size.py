@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,14 +33,14 @@ ASIDE = ((0.0, 0.0), (0.5, 0.5), (0.5, 0.0), (0.0, 0.5))
 class Size(Edit):
     """The object scaled about its center, kept inside the frame, over the photograph without it."""
 
-    name: ClassVar[str] = "size"
-    axis: ClassVar[str] = "rate"
-    axis_label: ClassVar[str] = "object's share of the picture"
-    description: ClassVar[str] = "how much of the picture the object covers"
-    control: ClassVar[Control | None] = "reinsertion"
-    order: ClassVar[int] = 20
-    factor: ClassVar[str | None] = "smaller"
-    changes: ClassVar[tuple[Change, ...]] = (
+    name = "size"
+    axis = "rate"
+    axis_label = "object's share of the picture"
+    description = "how much of the picture the object covers"
+    control = "reinsertion"
+    order = 20
+    factor = "smaller"
+    changes = (
         Change("object smaller", "rate", None, 0.01, falls=True),
         Change("object larger", "rate", None, 1.0),
     )

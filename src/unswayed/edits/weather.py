@@ -1,20 +1,24 @@
-"""Weather: rain, snow, night, shadow and sun, and what they have in common with fog: a severity, a seeded pattern, and
-one definition in numpy for the layers of a composition and in torch for whole batches.
+"""Weather: rain, snow, night, shadow, sun and fog, and what they have in common: a severity, a seeded pattern, and one
+definition in numpy for the layers of a composition and in torch for whole batches.
 """
 
 from __future__ import annotations
 
+import functools
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Generic
+from typing import TYPE_CHECKING, Generic
 
 import numpy as np
 
-from .composition import Adjustment, Composition, Layer, Pool
-from .edit import Change, Edit, Range, parameter, where
+from unswayed.files.whole import sha256
+
+from .composition import Adjustment, Composition, Impossible, Layer, Pool
+from .edit import Change, Edit, Range, Text, parameter, where
 from .lighting import Array, from_linear, to_linear
 
 if TYPE_CHECKING:
@@ -47,10 +51,9 @@ class Air(Generic[Array]):
     def over(cls, weight: Array, is_object: bool, seed: Array, xp: ModuleType, scene_id: str = "") -> Air[Array]:
         """Return the air before layers whose weight is (n, 1, H, W); seed: (n,)."""
         high, wide = weight.shape[-2:]
-        options = {} if xp is np else {"device": weight.device}
-        x, y = ((xp.arange(side, **options) + 0.5) / max(high, wide) for side in (wide, high))
-        x, y = _float(x).reshape(1, 1, 1, -1), _float(y).reshape(1, 1, -1, 1)
-        pixel = 1 / max(high, wide)
+        middles = ((xp.arange(side, device=weight.device) + 0.5) / max(high, wide) for side in (wide, high))
+        x, y = (xp.asarray(along, dtype=xp.float32) for along in middles)
+        x, y, pixel = x.reshape(1, 1, 1, -1), y.reshape(1, 1, -1, 1), 1 / max(high, wide)
         return cls(x, y, y / (high * pixel), pixel, weight, is_object, seed.reshape(-1, 1, 1, 1), xp, scene_id)
 
     def drawn(self, salt: int, row: Array | int = 0, column: Array | int = 0) -> Array:
@@ -59,7 +62,7 @@ class Air(Generic[Array]):
         mixed = mixed & _BITS
         for _ in range(2):
             mixed = ((mixed ^ (mixed >> 16)) * 0x45D9F3B) & _BITS
-        return _float((mixed ^ (mixed >> 16)) >> 8) / 2**24
+        return self.xp.asarray((mixed ^ (mixed >> 16)) >> 8, dtype=self.xp.float32) / 2**24
 
     def turned(self, angle: Array) -> tuple[Array, Array]:
         """Return x and y turned by an angle (n, 1, 1, 1) in degrees: across that direction and along it."""
@@ -78,17 +81,11 @@ class Air(Generic[Array]):
 
     def whole(self, values: Array) -> Array:
         """Return the largest whole numbers that are not above the values."""
-        return np.floor(values).astype(np.int64) if isinstance(values, np.ndarray) else values.floor().long()
+        return self.xp.asarray(self.xp.floor(values), dtype=self.xp.int64)
 
     def color(self, *levels: float) -> Array:
         """Return a color as (1, 3, 1, 1), or any other numbers by channel."""
-        if isinstance(self.x, np.ndarray):
-            return np.array(levels, np.float32).reshape(1, 3, 1, 1)
-        return self.x.new_tensor(levels).reshape(1, 3, 1, 1)
-
-
-def _float(values: Array) -> Array:
-    return values.astype(np.float32) if isinstance(values, np.ndarray) else values.float()
+        return self.xp.asarray(levels, dtype=self.xp.float32, device=self.x.device).reshape(1, 3, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -99,8 +96,8 @@ class Weather(Edit):
     the mean ΔE of the sample's photographs grows evenly; between them it is interpolated.
     """
 
-    axis: ClassVar[str] = "severity"
-    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    axis = "severity"
+    strengths = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
     severity: float = parameter(3.0, Range(0.0, WORST, step=0.1), "how severe; 0 is the photograph itself")
     where: str = where("both", "what the weather changes")
@@ -120,9 +117,8 @@ class Weather(Edit):
     def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
         seed = int(rng.integers(2**31)) if self.pattern == "random" else self.seed(composition.scene_id)
         for layer in ("background", "object") if self.where == "both" else (self.where,):
-            values = {"edit": self, "seed": seed, "layer": layer, "scene_id": composition.scene_id}
-            change = Adjustment(weathered, tuple(values.items()))
-            composition = composition.adjust(change, layer, **{self.name: self.severity})
+            values = ("edit", self), ("seed", seed), ("layer", layer), ("scene_id", composition.scene_id)
+            composition = composition.adjust(Adjustment(weathered, values), layer, **{self.name: self.severity})
         return composition
 
     def seed(self, scene_id: str) -> int:
@@ -186,10 +182,10 @@ _STREAKS = ((0.012, 0.10, 0.0011, 0.40), (0.022, 0.20, 0.0018, 0.55), (0.05, 0.4
 class Rain(Weather):
     """Streaks of rain, and the dull, gray, slightly veiled light of a rainy day; more severe rain adds streaks."""
 
-    name: ClassVar[str] = "rain"
-    description: ClassVar[str] = "falling rain under a dull sky"
-    order: ClassVar[int] = 91
-    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.107, 0.264, 0.452, 0.687, 1.0)
+    name = "rain"
+    description = "falling rain under a dull sky"
+    order = 91
+    strengths = (0.0, 0.107, 0.264, 0.452, 0.687, 1.0)
 
     slant: float | None = parameter(
         None,
@@ -234,10 +230,10 @@ class Snow(Weather):
     """Falling flakes, larger and softer the nearer they are, in pale and slightly blue light; more severe snow adds
     flakes and covers the ground."""
 
-    name: ClassVar[str] = "snow"
-    description: ClassVar[str] = "falling snow in pale light"
-    order: ClassVar[int] = 92
-    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.113, 0.316, 0.531, 0.73, 1.0)
+    name = "snow"
+    description = "falling snow in pale light"
+    order = 92
+    strengths = (0.0, 0.113, 0.316, 0.531, 0.73, 1.0)
 
     def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
         gray = (light * air.color(0.2126, 0.7152, 0.0722)).sum(1)[:, None]
@@ -246,9 +242,8 @@ class Snow(Weather):
         if not air.is_object:  # snow lies on the ground, in patches that grow together towards the viewer
             patchy = 0.5 * air.noise(5, 9 * air.x, 18 * air.y) + 0.3 * air.noise(6, 24 * air.x, 48 * air.y)
             lies = 1.7 * strength + 0.9 * air.down + patchy - 2.0
-            pale = pale + (2 * lies).clip(0, 0.85) * (
-                air.color(0.78, 0.83, 0.90) * (0.6 + 0.8 * gray).clip(0, 1.1) - pale
-            )
+            cover = air.color(0.78, 0.83, 0.90) * (0.6 + 0.8 * gray).clip(0, 1.1)
+            pale = pale + (2 * lies).clip(0, 0.85) * (cover - pale)
         for salt, (apart, radius, opaque) in enumerate(_FLAKES, 1):
             share = _flakes(air, salt, apart, max(radius, 0.6 * air.pixel), strength) * opaque
             pale = pale + share * (air.color(0.93, 0.95, 0.98) - pale)
@@ -273,10 +268,10 @@ def _flakes(air: Air[Array], salt: int, apart: float, radius: float, strength: A
 class Night(Weather):
     """The light of a night: fewer stops, most of them lost in the sky, few colors left, and a blue cast."""
 
-    name: ClassVar[str] = "night"
-    description: ClassVar[str] = "the dark, blue light of a night"
-    order: ClassVar[int] = 93
-    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.119, 0.257, 0.422, 0.638, 1.0)
+    name = "night"
+    description = "the dark, blue light of a night"
+    order = 93
+    strengths = (0.0, 0.119, 0.257, 0.422, 0.638, 1.0)
 
     def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
         # Eyes and cameras see the red of a scene fade first (Purkinje), so that blue counts more for the brightness.
@@ -294,10 +289,10 @@ class Shadow(Weather):
     """The dappled shade of a tree: direct sunlight is missing where a leaf is before the sun, and the blue light of
     the sky is left."""
 
-    name: ClassVar[str] = "shadow"
-    description: ClassVar[str] = "the dappled shade of a tree"
-    order: ClassVar[int] = 94
-    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.334, 0.589, 0.776, 0.909, 1.0)
+    name = "shadow"
+    description = "the dappled shade of a tree"
+    order = 94
+    strengths = (0.0, 0.334, 0.589, 0.776, 0.909, 1.0)
 
     def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
         across, along = air.turned(30 + 120 * air.drawn(1))
@@ -314,10 +309,10 @@ class Shadow(Weather):
 class Sun(Weather):
     """Glare of a low sun in the upper part of the picture: a veil of warm light, widest around the sun, with rays."""
 
-    name: ClassVar[str] = "sun"
-    description: ClassVar[str] = "the glare of a low sun"
-    order: ClassVar[int] = 95
-    strengths: ClassVar[tuple[float, ...]] = (0.0, 0.109, 0.266, 0.464, 0.705, 1.0)
+    name = "sun"
+    description = "the glare of a low sun"
+    order = 95
+    strengths = (0.0, 0.109, 0.266, 0.464, 0.705, 1.0)
 
     side: float | None = parameter(
         None,
@@ -338,3 +333,69 @@ class Sun(Weather):
         if not air.is_object:  # the sun itself is behind everything
             veil = veil + 5 * xp.exp(-((away / 0.035) ** 2))
         return light * (1 + strength * air.color(0.35, 0.10, -0.25)) + strength * veil
+
+
+_NEAR = 2.5  # how many times nearer the ground is at the lower border than at the horizon, less one
+_DENSEST = 5.0  # optical depth of the strongest fog at the horizon
+
+
+@dataclass(frozen=True)
+class Fog(Weather):
+    """Fog (Koschmieder 1924): light · t + airlight · (1 − t), t = exp(−density · depth), in linear light.
+
+    Without a depth map the ground is a plane that ends at the horizon, so that everything above it is far; the object
+    stands on that ground, so its lowest row says how far it is.
+    """
+
+    name = "fog"
+    description = "fog that hides what is far away"
+    order = 90
+    strengths = (0.0, 0.166, 0.283, 0.419, 0.605, 1.0)
+
+    horizon: float = parameter(0.35, Range(0.0, 0.9, unit="of the height", step=0.01), "how far down the horizon is")
+    depth: str | None = parameter(
+        None,
+        Text("the path of a gray picture of the framed photograph, black near and white far"),
+        "a depth map in place of the ground; {id} in it is the photograph's id",
+    )
+
+    def apply(self, composition: Composition, rng: np.random.Generator, pool: Pool) -> Composition:
+        foggy = super().apply(composition, rng, pool)
+        if self.depth is None:
+            return foggy
+        path = self._map_of(composition.scene_id)
+        if not Path(path).is_file():
+            raise Impossible(f"there is no depth map {path}")
+        return replace(foggy, requested={**foggy.requested, "depth_sha256": sha256(path)})
+
+    def _map_of(self, scene_id: str) -> str:
+        return str(self.depth).replace("{id}", scene_id)
+
+    def changed(self, light: Array, strength: Array, air: Air[Array]) -> Array:
+        patchy = 0.6 + 0.5 * air.noise(1, 2.5 * air.x, 5 * air.y) + 0.3 * air.noise(2, 6 * air.x, 12 * air.y)
+        through = air.xp.exp(-_DENSEST * strength * strength * self._depth(air) * patchy)
+        return light * through + air.color(0.66, 0.69, 0.72) * (1 - through)
+
+    def _depth(self, air: Air[Array]) -> Array | np.ndarray:
+        """Return how far away the pixels of a layer are, 1 at the horizon; an object is at one distance."""
+        if self.depth is not None:
+            mapped = _depth_map(self._map_of(air.scene_id), *air.weight.shape[-2:])[None, None]
+            if not air.is_object:
+                return mapped
+            return (mapped * air.weight).sum() / max(float(air.weight.sum()), 1e-6)
+        row = air.down
+        if air.is_object:
+            covered = air.xp.any(air.weight > 0.5, -1)[..., None]
+            row = air.xp.amax(row * covered, (1, 2, 3)).reshape(-1, 1, 1, 1)
+        return 1 / (1 + _NEAR * ((row - self.horizon) / (1 - self.horizon)).clip(0, None))
+
+
+@functools.lru_cache(maxsize=4)
+def _depth_map(path: str, high: int, wide: int) -> np.ndarray:
+    """Return a depth map as (high, wide) float32 in [0, 1]."""
+    import cv2
+
+    from unswayed.sources.pictures import read_picture
+
+    gray = read_picture(path).astype(np.float32).mean(axis=2) / 255
+    return cv2.resize(gray, (wide, high), interpolation=cv2.INTER_AREA)
