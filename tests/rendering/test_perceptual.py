@@ -49,7 +49,7 @@ def test_folded_norms_are_the_norms_of_the_file(critic, file):
     normed = F.batch_norm(
         plain, tensors["conv.mean"], tensors["conv.var"], None, tensors["conv.beta"], False, 0.1, 1e-3
     )
-    torch.testing.assert_close(critic._conv("conv", pictures()), F.relu(normed), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(critic._chain(pictures(), "", "conv"), F.relu(normed), rtol=1e-4, atol=1e-5)
 
 
 def test_the_window_moves_with_the_shift():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -152,18 +152,13 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], where: str, run: str | None = None) -> None:
     """Load the tensors into the module; raises UserError if one is missing, unexpected or has another shape."""
-    own = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    wrong = [f"{name} is missing" for name in own if name not in tensors]
-    wrong += [f"{name} is unexpected" for name in tensors if name not in own]
-    wrong += [
-        f"{name} is {_by(tensors[name].shape)}, not {_by(shape)}"
-        for name, shape in own.items()
-        if name in tensors and tuple(tensors[name].shape) != shape
-    ]
+    own, given = ({name: _by(value) for name, value in table.items()} for table in (module.state_dict(), tensors))
+    wrong = [f"{name} is missing" for name in own if name not in given]
+    wrong += [f"{name} is unexpected" for name in given if name not in own]
+    wrong += [f"{name} is {given[name]}, not {own[name]}" for name in own if given.get(name, own[name]) != own[name]]
     if wrong:
-        raise UserError(
-            f"the weights in {where} do not fit the network: {len(wrong)} tensors, first {wrong[0]}", run=run
-        )
+        problem = f"{len(wrong)} tensors, first {wrong[0]}"
+        raise UserError(f"the weights in {where} do not fit the network: {problem}", run=run)
     module.load_state_dict(dict(tensors))
 
 
@@ -178,8 +173,8 @@ def refuse_broken(module: nn.Module, name: str) -> None:
         )
 
 
-def _by(shape: Iterable[int]) -> str:
-    return "×".join(map(str, shape)) or "a number"
+def _by(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "a number"
 
 
 def _what(content: object) -> str:

@@ -8,11 +8,11 @@ guided-diffusion's defaults; the head width has none, and an ambiguous file is r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from unswayed.errors import UserError, check_known
@@ -25,7 +25,6 @@ _NUMBERS = ("num_head_channels", "num_heads", "image_size")
 FACTS = (*_NUMBERS, "qkv_order", "beta_schedule", "prediction_type", "variance_type")
 QKV_ORDERS = ("legacy", "new")
 DEFAULT_HEADS = 4  # guided-diffusion's num_heads, used when num_head_channels is -1
-# guided-diffusion's defaults: channel multipliers by picture size. No other size has the levels of 64×64.
 # The published networks by the widths of their levels and the blocks of a level, by which a renamed file is recognized.
 PUBLISHED = {
     ((128, 256, 256, 512, 512, 1024, 1024), 2): "512x512_diffusion",
@@ -33,6 +32,7 @@ PUBLISHED = {
     ((256, 256, 512, 768, 1024), 2): "128x128_diffusion",
     ((192, 384, 576, 768), 3): "64x64_diffusion",
 }
+# guided-diffusion's defaults: channel multipliers by picture size. No other size has the levels of 64×64.
 MULTIPLIERS = {(0.5, 1, 1, 2, 2, 4, 4): 512, (1, 1, 2, 2, 4, 4): 256, (1, 1, 2, 3, 4): 128, (1, 2, 3, 4): 64}
 
 
@@ -50,7 +50,7 @@ def load_adm(path: str | Path, size: int | None = None, **facts: object) -> Netw
     layout = deduce(tensors, path.name)
     settled = settle(layout, path, facts, size)
     unet = build_unet(unet_config(layout, settled), settled["num_heads"], path.name)
-    converted = convert(tensors, network_parts(layout), settled, path.name, "a supported ADM network")
+    converted = convert(tensors, unet.unet.state_dict(), layout, settled, path.name, "a supported ADM network")
     fill(unet.unet, converted, path.name)
     return Network(
         unet.eval().requires_grad_(False),
@@ -82,13 +82,12 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
     if outputs not in (3, 6):
         raise UserError(f"{name} has {outputs} output channels", allowed="3, or 6: the second half is the variance")
     up = _count(tensors, "output_blocks")
-    ends = [i for i in range(up) if _resampler(tensors, i) is not None]
+    ends = [name for name in tensors if re.fullmatch(r"output_blocks\.\d+\.[12]\.(in_layers\.0|conv)\.weight", name)]
     levels = len(ends) + 1
     layers, rest = divmod(up, levels)
     if rest or _count(tensors, "input_blocks") != levels * layers:
-        raise UserError(
-            f"{name}: {_count(tensors, 'input_blocks')} input and {up} output blocks do not form an ADM network"
-        )
+        given = f"{name}: {_count(tensors, 'input_blocks')} input and {up} output blocks do not form an ADM network"
+        raise UserError(given)
     firsts = [1 + level * layers for level in range(levels)]
     widths = [_shape(tensors, f"input_blocks.{first}.0.out_layers.3.weight", 4, name)[0] for first in firsts]
     return Layout(
@@ -99,7 +98,7 @@ def deduce(tensors: dict[str, Tensor], name: str) -> Layout:
         outputs=outputs,
         classes=_shape(tensors, "label_emb.weight", 2, name)[0] if "label_emb.weight" in tensors else None,
         scale_shift=_shape(tensors, "input_blocks.1.0.emb_layers.1.weight", 2, name)[0] == 2 * widths[0],
-        residual_resampling=not ends or "in_layers.0.weight" in str(_resampler(tensors, ends[0])),
+        residual_resampling=not ends or "in_layers" in ends[0],
     )
 
 
@@ -130,9 +129,8 @@ def settle(layout: Layout, path: Path, facts: Facts, size: int | None = None) ->
         doubts.append(
             f"num_heads_upsample: {upsample_heads}, but only the same number as num_heads, {heads}, is supported"
         )
-    variances = (
-        ("learned_range",) if layout.outputs == 6 else ("fixed_large", "fixed")
-    )  # guided-diffusion's default first
+    # guided-diffusion's default first
+    variances = ("learned_range",) if layout.outputs == 6 else ("fixed_large", "fixed")
     variance = stated.get("variance_type", variances[0])
     if variance not in variances:
         doubts.append(f"variance_type '{variance}': {' or '.join(variances)} with {layout.outputs} channels")
@@ -186,9 +184,8 @@ def read_sidecar(path: Path) -> Facts:
         return {}
     config = read_object(sidecar, {"config": Facts | None}).get("config") or {}
     if config.get("diffusion_steps", TIMESTEPS) != TIMESTEPS:
-        raise UserError(
-            f"{sidecar}: the network was trained on {config['diffusion_steps']} timesteps", allowed=f"{TIMESTEPS}"
-        )
+        given = f"{sidecar}: the network was trained on {config['diffusion_steps']} timesteps"
+        raise UserError(given, allowed=f"{TIMESTEPS}")
     names = ("num_head_channels", "num_heads", "num_heads_upsample", "image_size", "qkv_order", "prediction_type")
     stated = {key: config[key] for key in names if config.get(key) is not None}
     if config.get("noise_schedule") is not None:
@@ -203,15 +200,9 @@ def read_sidecar(path: Path) -> Facts:
 
 
 def unet_config(layout: Layout, settled: Facts) -> Facts:
-    """The arguments of `UNet2DModel` for a layout."""
-    plain = (
-        ("ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D")
-        if layout.residual_resampling
-        else ("DownBlock2D", "UpBlock2D")
-    )
-    down = ["AttnDownBlock2D" if attends else plain[0] for attends in layout.attention]
-    up = ["AttnUpBlock2D" if attends else plain[1] for attends in reversed(layout.attention)]
-    kind = "resnet" if layout.residual_resampling else "conv"
+    kind, down, up = "conv", "DownBlock2D", "UpBlock2D"
+    if layout.residual_resampling:
+        kind, down, up = "resnet", "ResnetDownsampleBlock2D", "ResnetUpsampleBlock2D"
     # 512×512: the noise level is embedded for the width of the second level, which is twice the first.
     other_time = {"time_channels": layout.base, "time_embedding_dim": 4 * layout.base}
     return {
@@ -220,8 +211,8 @@ def unet_config(layout: Layout, settled: Facts) -> Facts:
         "out_channels": layout.outputs,
         "layers_per_block": layout.layers,
         "block_out_channels": list(layout.channels),
-        "down_block_types": down,
-        "up_block_types": up,
+        "down_block_types": ["AttnDownBlock2D" if attends else down for attends in layout.attention],
+        "up_block_types": ["AttnUpBlock2D" if attends else up for attends in reversed(layout.attention)],
         "attention_head_dim": settled["num_head_channels"],
         "resnet_time_scale_shift": "scale_shift" if layout.scale_shift else "default",
         "downsample_type": kind,
@@ -234,15 +225,6 @@ def unet_config(layout: Layout, settled: Facts) -> Facts:
 
 def _count(tensors: dict[str, Tensor], prefix: str) -> int:
     return len({key.split(".")[1] for key in tensors if key.startswith(f"{prefix}.")})
-
-
-def _resampler(tensors: dict[str, Tensor], block: int) -> str | None:
-    """The name of the upsampling layer that ends an output block, or None."""
-    for number in (1, 2):
-        for ending in ("in_layers.0.weight", "conv.weight"):
-            if f"output_blocks.{block}.{number}.{ending}" in tensors:
-                return f"output_blocks.{block}.{number}.{ending}"
-    return None
 
 
 def _shape(tensors: dict[str, Tensor], key: str, dimensions: int, name: str) -> tuple[int, ...]:
@@ -271,125 +253,84 @@ class Layout:
     residual_resampling: bool
 
 
+# Parts of diffusers' names -> of guided-diffusion's; the last two are of the classifier.
+_OLD = {
+    "time_embedding.linear_1": "time_embed.0",
+    "time_embedding.linear_2": "time_embed.2",
+    "class_embedding": "label_emb",
+    "conv_in": "input_blocks.0.0",
+    "mid_block.resnets.0": "middle_block.0",
+    "mid_block.attentions.0": "middle_block.1",
+    "mid_block.resnets.1": "middle_block.2",
+    "conv_norm_out": "out.0",
+    "conv_out": "out.2",
+    "norm1": "in_layers.0",
+    "conv1": "in_layers.2",
+    "time_emb_proj": "emb_layers.1",
+    "norm2": "out_layers.0",
+    "conv2": "out_layers.3",
+    "conv_shortcut": "skip_connection",
+    "group_norm": "norm",
+    "to_q": "qkv",
+    "to_k": "qkv",
+    "to_v": "qkv",
+    "to_out.0": "proj_out",
+    "norm_out": "out.0",
+    "pool": "out.2",
+}
+
+
+def old_name(name: str, layout: Layout) -> str:
+    """guided-diffusion's name of a tensor that has this name in diffusers."""
+
+    def place(match: re.Match[str]) -> str:
+        side, level, part, index = match[1], int(match[2]), match[3], int(match[4])
+        # A level ends with its resampler: one more input block, or the last part of its last output block.
+        resamples = part in ("downsamplers", "upsamplers")
+        block = level * (layout.layers + (side == "up")) + (layout.layers if resamples else index)
+        if side == "down":
+            return f"input_blocks.{1 + level + block}.{int(part == 'attentions')}"
+        after = 1 + layout.attention[-1 - level] if resamples else int(part == "attentions")
+        return f"output_blocks.{block}.{after}"
+
+    name = name.replace("downsamplers.0.conv.", "downsamplers.0.op.")
+    name = re.sub(r"(down|up)_blocks\.(\d+)\.(\w+)\.(\d+)", place, name)
+    return re.sub("|".join(map(re.escape, _OLD)), lambda match: _OLD[match[0]], name)
+
+
 def convert(
-    tensors: dict[str, Tensor], parts: Iterable[tuple[str, str, str]], settled: Facts, name: str, kind: str
+    tensors: dict[str, Tensor], names: Iterable[str], layout: Layout, settled: Facts, where: str, kind: str
 ) -> dict[str, Tensor]:
-    """The same numbers under diffusers' names, float32; every tensor is used once or the file is refused.
+    """The same numbers under diffusers' names, float32; every tensor is used or the file is refused.
 
-    parts: (old prefix, new prefix, kind of part); kind: what the file should contain, for an error.
+    names: of the network's own tensors; kind: what the file should contain, for an error.
     """
-    remaining = dict(tensors)
     made: dict[str, Tensor] = {}
-    old = ""
+    left, old = dict(tensors), ""
     try:
-        for old, new, part in parts:
-            if part == "attention":
-                made.update(moved_attention(remaining, old, new, settled))
-            elif part == "tensor":
-                made[new] = remaining.pop(old).float()
-            else:
-                for old_part, new_part in PARTS[part].items():
-                    made.update(moved(remaining, f"{old}{old_part}", f"{new}{new_part}"))
-    except KeyError as error:
-        raise UserError(f"{name} is not {kind}: it lacks {error.args[0]}") from None
+        for name in names:
+            old = old_name(name, layout)
+            left.pop(old, None)
+            value = tensors[old].float()
+            if row := re.search(r"\.to_([qkv])\.", name):
+                value = rows_of(value, "qkv".index(row[1]), settled)
+            # In the original, what makes queries, keys, values and their answer are 1×1 convolutions.
+            made[name] = value.flatten(1) if re.search(r"\.to_.*weight", name) else value
+    except KeyError:
+        raise UserError(f"{where} is not {kind}: it lacks {old}") from None
     except (IndexError, RuntimeError, ZeroDivisionError):
-        raise UserError(f"{name} is not {kind}: {old} has an unexpected shape") from None
-    if remaining:
-        raise UserError(
-            f"{name} is not {kind}: {len(remaining)} of its tensors, such as {next(iter(remaining))}, do not belong"
-        )
+        raise UserError(f"{where} is not {kind}: {old} has an unexpected shape") from None
+    if left:
+        raise UserError(f"{where} is not {kind}: {len(left)} of its tensors, such as {next(iter(left))}, do not belong")
     return made
 
 
-BLOCK = {
-    ".in_layers.0": ".norm1",
-    ".in_layers.2": ".conv1",
-    ".emb_layers.1": ".time_emb_proj",
-    ".out_layers.0": ".norm2",
-    ".out_layers.3": ".conv2",
-    ".skip_connection?": ".conv_shortcut",
-}
-PARTS: dict[str, dict[str, str]] = {
-    "layer": {"": ""},
-    "block": BLOCK,
-    "down": {".op": ".conv"},
-    "up": {".conv": ".conv"},
-}
-
-
-def encoder_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """(old prefix, new prefix, kind) of every part up to the middle, in guided-diffusion's order."""
-    yield "time_embed.0", "time_embedding.linear_1", "layer"
-    yield "time_embed.2", "time_embedding.linear_2", "layer"
-    if layout.classes is not None:
-        yield "label_emb", "class_embedding", "layer"
-    yield "input_blocks.0.0", "conv_in", "layer"
-    levels, resample = len(layout.channels), "block" if layout.residual_resampling else "down"
-    position = 1
-    for level, attends in enumerate(layout.attention):
-        for layer in range(layout.layers):
-            yield f"input_blocks.{position}.0", f"down_blocks.{level}.resnets.{layer}", "block"
-            if attends:
-                yield f"input_blocks.{position}.1", f"down_blocks.{level}.attentions.{layer}", "attention"
-            position += 1
-        if level < levels - 1:
-            yield f"input_blocks.{position}.0", f"down_blocks.{level}.downsamplers.0", resample
-            position += 1
-    yield "middle_block.0", "mid_block.resnets.0", "block"
-    yield "middle_block.1", "mid_block.attentions.0", "attention"
-    yield "middle_block.2", "mid_block.resnets.1", "block"
-
-
-def network_parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """The same of the whole network."""
-    yield from encoder_parts(layout)
-    levels, resample = len(layout.channels), "block" if layout.residual_resampling else "up"
-    position = 0
-    for level, attends in enumerate(reversed(layout.attention)):
-        for layer in range(layout.layers + 1):
-            yield f"output_blocks.{position}.0", f"up_blocks.{level}.resnets.{layer}", "block"
-            if attends:
-                yield f"output_blocks.{position}.1", f"up_blocks.{level}.attentions.{layer}", "attention"
-            if layer == layout.layers and level < levels - 1:
-                child = 2 if attends else 1
-                yield f"output_blocks.{position}.{child}", f"up_blocks.{level}.upsamplers.0", resample
-            position += 1
-    yield "out.0", "conv_norm_out", "layer"
-    yield "out.2", "conv_out", "layer"
-
-
-def moved(remaining: dict[str, Tensor], old: str, new: str) -> dict[str, Tensor]:
-    """The weight and bias of one layer, taken out of `remaining`; `?` marks an optional layer."""
-    optional = old.endswith("?")
-    old = old.removesuffix("?")
-    if optional and f"{old}.weight" not in remaining:
-        return {}
-    made = {f"{new}.weight": remaining.pop(f"{old}.weight").float()}
-    if f"{old}.bias" in remaining:
-        made[f"{new}.bias"] = remaining.pop(f"{old}.bias").float()
-    return made
-
-
-def moved_attention(remaining: dict[str, Tensor], old: str, new: str, settled: Facts) -> dict[str, Tensor]:
-    made = moved(remaining, f"{old}.norm", f"{new}.group_norm")
-    for name in ("weight", "bias"):
-        fused = remaining.pop(f"{old}.qkv.{name}").float()
-        channels = fused.shape[0] // 3
-        heads = settled["num_heads"] or channels // settled["num_head_channels"]
-        for letter, rows in zip("qkv", split_qkv(fused, heads, settled["qkv_order"]), strict=True):
-            made[f"{new}.to_{letter}.{name}"] = rows.reshape(channels, -1) if name == "weight" else rows
-    projection = moved(remaining, f"{old}.proj_out", f"{new}.to_out.0")
-    projection[f"{new}.to_out.0.weight"] = projection[f"{new}.to_out.0.weight"].flatten(1)
-    return {**made, **projection}
-
-
-def split_qkv(fused: Tensor, heads: int, order: str) -> tuple[Tensor, ...]:
-    """q, k and v rows (C, …) of fused rows (3C, …): [head][qkv][channel] (legacy) or [qkv][head][channel] (new).
+def rows_of(fused: Tensor, part: int, settled: Facts) -> Tensor:
+    """The rows (C, …) of q, k or v in fused rows (3C, …): [head][qkv][channel] (legacy) or [qkv][head][channel] (new).
 
     Three equal chunks of legacy rows would load without an error and compute wrong results.
     """
-    rows = fused.shape[0]
-    if order == "new":
-        return torch.chunk(fused, 3, dim=0)
-    split = fused.view(heads, 3, rows // (3 * heads), *fused.shape[1:])
-    return tuple(split[:, part].reshape(rows // 3, *fused.shape[1:]) for part in range(3))
+    if settled["qkv_order"] == "new":
+        return fused.unflatten(0, (3, -1))[part]
+    heads = settled["num_heads"] or fused.shape[0] // 3 // settled["num_head_channels"]
+    return fused.unflatten(0, (heads, 3, -1))[:, part].flatten(0, 1)

@@ -126,9 +126,8 @@ class ResidualBlock(nn.Module):
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1)
         self.modulation = nn.Linear(embedding, 2 * outputs)
         self.shortcut = Pointwise(inputs, outputs) if inputs != outputs else nn.Identity()
-        nn.init.zeros_(self.conv2.weight)
-        nn.init.zeros_(self.modulation.weight)
-        nn.init.zeros_(self.modulation.bias)
+        for weight in (self.conv2.weight, self.modulation.weight, self.modulation.bias):
+            nn.init.zeros_(weight)
 
     def forward(self, x: Tensor, level: Tensor) -> Tensor:
         if x.device.type == "cuda":  # shuffled pixels have another layout
@@ -189,7 +188,7 @@ class CompactNetwork(nn.Module):
             nn.Sequential(Pointwise(c[i + 1], 4 * c[i]), nn.PixelShuffle(2)) for i in range(len(c) - 1)
         )
         self.decoder = nn.ModuleList(
-            nn.ModuleList(ResidualBlock(2 * c[i] if first else c[i], c[i], e) for first in _first(count))
+            nn.ModuleList(ResidualBlock(c[i] if block else 2 * c[i], c[i], e) for block in range(count))
             for i, count in enumerate(config.decoder)
         )
         self.norm_out = RMSNorm(c[0])
@@ -216,10 +215,6 @@ class CompactNetwork(nn.Module):
         return F.pixel_shuffle(self.conv_out(self.norm_out(hidden, silu=True)), 2)
 
 
-def _first(count: int) -> list[bool]:
-    return [position == 0 for position in range(count)]
-
-
 def _sinusoids(t: Tensor, width: int = 256) -> Tensor:
     """(N,) noise levels on the 0…999 scale -> (N, width) float32 sines and cosines."""
     frequencies = torch.exp(-math.log(10000.0) / (width // 2) * torch.arange(width // 2, device=t.device))
@@ -227,6 +222,7 @@ def _sinusoids(t: Tensor, width: int = 256) -> Tensor:
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
+EMBEDDED = Path(str(resources.files("unswayed.data").joinpath("network")))
 TRAIN = "unswayed train-network PHOTOS -o DIR"
 _SCALE = "/scale"  # beside the integers of a tensor
 
@@ -250,9 +246,9 @@ def save_compact(network: CompactNetwork, folder: str | Path, exact: bool = Fals
     write_json(Path(folder) / "config.json", asdict(network.config))
 
 
-def load_compact(folder: str | Path | None = None) -> CompactNetwork:
+def load_compact(folder: str | Path = EMBEDDED) -> CompactNetwork:
     """The network of a folder that `save_compact` wrote, by default the embedded one; float32, ready to evaluate."""
-    path = Path(str(resources.files("unswayed.data").joinpath("network"))) if folder is None else Path(folder)
+    path = Path(folder)
     config = read_config(path / "config.json")
     tensors = read_tensor_file(path / "network.safetensors", run=TRAIN)
     network = CompactNetwork(config)
@@ -267,7 +263,6 @@ def load_compact(folder: str | Path | None = None) -> CompactNetwork:
 
 
 def read_config(path: str | Path) -> CompactConfig:
-    """The config of a saved compact network."""
     values, known = read_object(path), CompactConfig.__dataclass_fields__
     if set(values) - set(known):
         raise UserError(f"{path} is not the config of a compact network", allowed=", ".join(sorted(known)))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unswayed.errors import UserError, check_known, need
+from unswayed.errors import UserError, check_known, first_line, need
 from unswayed.files.records import read_object
 from unswayed.files.tensor_files import write_tensor_file
 from unswayed.files.whole import sha256, write_json
@@ -82,6 +82,7 @@ def build_unet(config: Facts, heads: int | None = None, where: str = "the config
     """
     need("diffusers", "diffusers")
     from diffusers import UNet2DModel
+    from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 
     config = dict(config)
     width = config.pop("time_channels", None)
@@ -90,21 +91,13 @@ def build_unet(config: Facts, heads: int | None = None, where: str = "the config
     try:
         unet = UNet2DModel.from_config(config)
         if width is not None:
-            _widen_time(unet, width)
+            unet.time_proj = Timesteps(width, unet.config.flip_sin_to_cos, unet.config.freq_shift)
+            unet.time_embedding = TimestepEmbedding(width, unet.time_embedding.linear_1.out_features)
+            unet.register_to_config(time_channels=width)
     except Exception as error:
-        cause = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"{where}: no UNet2DModel can be built: {cause}", allowed="a config that diffusers accepts"
-        ) from None
+        given = f"{where}: no UNet2DModel can be built: {first_line(error)}"
+        raise UserError(given, allowed="a config that diffusers accepts") from None
     return PixelUNet(unet.eval(), heads)
-
-
-def _widen_time(unet: Any, width: int) -> None:
-    from diffusers.models.embeddings import TimestepEmbedding, Timesteps
-
-    unet.time_proj = Timesteps(width, unet.config.flip_sin_to_cos, unet.config.freq_shift)
-    unet.time_embedding = TimestepEmbedding(width, unet.time_embedding.linear_1.out_features)
-    unet.register_to_config(time_channels=width)
 
 
 def save_unet(network: Network, folder: str | Path) -> None:
@@ -198,11 +191,10 @@ def _config(folder: Path) -> Facts:
 
 def _stated(folder: Path, network: Path) -> Facts:
     """The facts that the files next to the network state, nearest file first."""
-    if (network / SIDECAR).exists():
-        return {name: value for name, value in read_object(network / SIDECAR).items() if value is not None}
-    for path in (folder / "scheduler" / "scheduler_config.json", network / "scheduler_config.json"):
+    for path in (network / SIDECAR, folder / "scheduler" / "scheduler_config.json", network / "scheduler_config.json"):
         if path.exists():
-            return _of_scheduler(path, {name: value for name, value in read_object(path).items() if value is not None})
+            stated = {name: value for name, value in read_object(path).items() if value is not None}
+            return stated if path.name == SIDECAR else _of_scheduler(path, stated)
     return {}
 
 
@@ -216,9 +208,8 @@ def _of_scheduler(path: Path, scheduler: Facts) -> Facts:
         )
     for other in ("trained_betas", "rescale_betas_zero_snr", "use_flow_sigmas"):
         if scheduler.get(other):
-            raise UserError(
-                f"{path}: {other} is set, which is another noise schedule", allowed=f"β {', '.join(_BETA_NAMES)}"
-            )
+            given = f"{path}: {other} is set, which is another noise schedule"
+            raise UserError(given, allowed=f"β {', '.join(_BETA_NAMES)}")
     name = _BETA_NAMES.get(str(scheduler["beta_schedule"]))
     if name is None or scheduler.get("num_train_timesteps", TIMESTEPS) != TIMESTEPS:
         raise UserError(

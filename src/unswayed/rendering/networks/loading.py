@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 
 import torch
@@ -24,7 +23,7 @@ from unswayed.models.runtime import CudaGraphs
 
 from . import Facts, Network, refuse_broken
 from .adm import load_adm
-from .compact import load_compact
+from .compact import EMBEDDED, load_compact
 from .diffusers_unet import load_unet
 
 
@@ -41,9 +40,13 @@ def load_network(spec: str | Path | Network = "compact", *, size: int | None = N
             raise UserError(f"{spec.name} is already loaded: its {', '.join(facts)} cannot be changed")
         network = spec
     elif str(spec) == "compact":
-        network = _compact(None, facts)
+        network = _compact(EMBEDDED, "compact", facts)
+    elif (path := _find(str(spec))).is_file():
+        network = load_adm(path, size, **facts)
+    elif (path / "network.safetensors").exists():
+        network = _compact(path, path.name, facts)
     else:
-        network = _from_path(_find(str(spec)), size, facts)
+        network = load_unet(path, **facts)
     if size is not None:
         network.check_size(size)
     refuse_broken(network.module, network.name)
@@ -57,40 +60,29 @@ def _find(spec: str) -> Path:
     if stem in KNOWN and "/" not in spec:
         return cached(stem)
     if "/" in spec or Path(spec).suffix:
-        raise UserError(
-            f"there is no network {spec}", allowed="compact, a known name, a file or a folder", run="unswayed weights"
-        )
+        given = f"there is no network {spec}"
+        raise UserError(given, allowed="compact, a known name, a file or a folder", run="unswayed weights")
     raise unknown("network", spec, ["compact", *KNOWN, "FILE", "FOLDER"], run="unswayed weights")
 
 
-def _from_path(path: Path, size: int | None, facts: Facts) -> Network:
-    if path.is_file():
-        return load_adm(path, size, **facts)
-    if (path / "network.safetensors").exists():
-        return _compact(path, facts)
-    return load_unet(path, **facts)
-
-
-def _compact(folder: Path | None, facts: Facts) -> Network:
+def _compact(folder: Path, name: str, facts: Facts) -> Network:
     if facts:
-        raise UserError(
-            f"the compact network's config already states its {', '.join(facts)}", allowed="no further facts"
-        )
-    path = Path(str(resources.files("unswayed.data").joinpath("network"))) if folder is None else folder
-    if not (path / "network.safetensors").exists():
-        raise UserError(f"there is no network in {path}", run="unswayed train-network PHOTOS -o DIR")
+        given = f"the compact network's config already states its {', '.join(facts)}"
+        raise UserError(given, allowed="no further facts")
+    if not (folder / "network.safetensors").exists():
+        raise UserError(f"there is no network in {folder}", run="unswayed train-network PHOTOS -o DIR")
     module = load_compact(folder)
     config = module.config
     return Network(
         module,
-        name="compact" if folder is None else folder.name,
+        name=name,
         size=config.sample_size,
         prediction_type=config.prediction_type,
         variance_type=config.variance_type,
         beta_schedule=config.beta_schedule,
         fills=config.inputs > 3,
         doubt=float(config.doubt),
-        weights_hash=sha256(path / "network.safetensors"),
+        weights_hash=sha256(folder / "network.safetensors"),
     )
 
 

@@ -7,7 +7,6 @@ logits = classifier(x)                       # (N, 3, 256, 256) in [−1, 1] -> 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from unswayed.errors import UserError
 
 from . import Facts, fill, read_tensors, refuse_broken
-from .adm import MULTIPLIERS, Layout, convert, encoder_parts, read_sidecar, unet_config
+from .adm import MULTIPLIERS, Layout, convert, read_sidecar, unet_config
 from .diffusers_unet import build_unet
 
 
@@ -65,15 +64,14 @@ class NoisyClassifier(nn.Module):
         return self.pool(F.silu(self.norm_out(self.mid_block(hidden, level))))
 
 
-def load_noisy_classifier(path: str | Path, **facts: object) -> tuple[NoisyClassifier, str]:
+def load_noisy_classifier(path: str | Path) -> tuple[NoisyClassifier, str]:
     """(classifier in float32, SHA-256 of its file) of a guided-diffusion classifier with attention pooling."""
     from unswayed.files.downloads import KNOWN, recognized
 
     path = Path(path)
     digest, tensors = recognized(path), read_tensors(path)
     listed = dict(KNOWN[path.stem].facts) if path.stem in KNOWN else {}
-    stated = {"num_head_channels": 64, "qkv_order": "legacy", **listed, **read_sidecar(path), **facts}
-    settled = {**stated, "num_heads": None}
+    settled = {"num_head_channels": 64, "qkv_order": "legacy", **listed, **read_sidecar(path), "num_heads": None}
     if "out.2.positional_embedding" not in tensors or "input_blocks.0.0.weight" not in tensors:
         raise UserError(
             f"{path} is not a guided-diffusion classifier: it has no out.2.positional_embedding",
@@ -83,7 +81,8 @@ def load_noisy_classifier(path: str | Path, **facts: object) -> tuple[NoisyClass
         layout = _layout(tensors, path)
         positions, classes = tensors["out.2.positional_embedding"].shape[1], tensors["out.2.c_proj.bias"].shape[0]
         classifier = NoisyClassifier(layout, settled, positions, classes)
-        converted = convert(tensors, _parts(layout), settled, str(path), "a guided-diffusion classifier")
+        own = classifier.state_dict()
+        converted = convert(tensors, own, layout, settled, str(path), "a guided-diffusion classifier")
     except (KeyError, IndexError, ValueError, ZeroDivisionError, RuntimeError) as error:
         raise UserError(f"{path} is not a guided-diffusion classifier: {type(error).__name__}: {error}") from None
     fill(classifier, converted, str(path))
@@ -108,12 +107,3 @@ def _layout(tensors: dict[str, Tensor], path: Path) -> Layout:
         f"{path}: block widths {widths} do not match any guided-diffusion classifier",
         allowed=f"multipliers {', '.join(map(str, MULTIPLIERS))} with residual down-sampling",
     )
-
-
-def _parts(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """(old prefix, new prefix, kind) of every part of the classifier, in guided-diffusion's order."""
-    yield from encoder_parts(layout)
-    yield "out.0", "norm_out", "layer"
-    yield "out.2.qkv_proj", "pool.qkv_proj", "layer"
-    yield "out.2.c_proj", "pool.c_proj", "layer"
-    yield "out.2.positional_embedding", "pool.positional_embedding", "tensor"

@@ -99,7 +99,6 @@ def write_state(folder: Path, record: dict[str, object], tensors: dict[str, Tens
 
 
 def read_record(folder: Path) -> Json:
-    """The content of `state.json`."""
     record = read_json(folder / STATE)
     needed = ("step", "seconds", "recipe", "photographs", "origin", "log")
     if not isinstance(record, dict) or any(name not in record for name in needed):
@@ -108,7 +107,6 @@ def read_record(folder: Path) -> Json:
 
 
 def read_tensors(folder: Path, record: dict[str, object], device: torch.device) -> dict[str, Tensor]:
-    """The tensors that belong to the record."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

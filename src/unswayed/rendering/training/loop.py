@@ -20,7 +20,7 @@ from unswayed.errors import UserError
 from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
 
-from ..networks.compact import CompactConfig, CompactNetwork, load_compact, save_compact
+from ..networks.compact import EMBEDDED, CompactConfig, CompactNetwork, load_compact, save_compact
 from ..sampling import Schedule
 from . import (
     PAUSE,
@@ -42,8 +42,6 @@ from .photos import Photos, holes, load_photos
 
 LEVELS = (30, 180, 320, 500, 800)
 HOLE_LEVELS = (180, 500, 800, 950)
-
-
 OUTSIDE = 0.1  # weight of the error where pixels are known
 
 
@@ -257,8 +255,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write the whole state, and the averaged network as `load_network` reads it."""
-        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        tensors |= {f"average.{k}": v for k, v in self.average.state_dict().items()}
+        tensors = nn.ModuleDict({"network": self.network, "average": self.average}).state_dict()
         for number, optimizer in enumerate(self.optimizers):
             for index, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimiser.{number}.{index}.{k}": torch.as_tensor(v) for k, v in state.items()}
@@ -271,18 +268,16 @@ class Trainer:
             "log": self.log,
         }
         write_state(self.folder, record, tensors)
-        self.average.config = replace(
-            self.average.config,
-            trained={
-                "steps": self.step,
-                "samples": self.step * self.recipe.batch,
-                "seconds": round(self.seconds),
-                "recipe": asdict(self.recipe),
-                "photographs": len(self.photos.names),
-                "photographs_sha256": self.photos.digest,
-                **self.origin,
-            },
-        )
+        trained = {
+            "steps": self.step,
+            "samples": self.step * self.recipe.batch,
+            "seconds": round(self.seconds),
+            "recipe": asdict(self.recipe),
+            "photographs": len(self.photos.names),
+            "photographs_sha256": self.photos.digest,
+            **self.origin,
+        }
+        self.average.config = replace(self.average.config, trained=trained)
         save_compact(self.average, self.folder)
 
     def resume(self) -> None:
@@ -301,20 +296,16 @@ class Trainer:
             )
         tensors = read_tensors(self.folder, record, self.device)
         try:
-            self._take(tensors)
+            self.network.load_state_dict(tensors_under(tensors, "network."))
+            self.average.load_state_dict(tensors_under(tensors, "average."))
+            for number, optimizer in enumerate(self.optimizers):
+                restore_optimizer(optimizer, tensors_under(tensors, f"optimiser.{number}."))
         except torch.OutOfMemoryError:
             raise  # the state itself is not damaged
         except (KeyError, ValueError, RuntimeError) as error:
             raise damaged(self.folder / STATE, error) from None
         self.step, self.seconds, self.log = record["step"], record["seconds"], record["log"]
         self.origin = record["origin"]
-
-    def _take(self, tensors: dict[str, Tensor]) -> None:
-        """Load the weights, the average and the optimizers' state that `save` wrote."""
-        self.network.load_state_dict(tensors_under(tensors, "network."))
-        self.average.load_state_dict(tensors_under(tensors, "average."))
-        for number, optimizer in enumerate(self.optimizers):
-            restore_optimizer(optimizer, tensors_under(tensors, f"optimiser.{number}."))
 
 
 @takes(TrainingSettings)
@@ -331,7 +322,7 @@ def train(paths: list[str | Path], folder: str | Path, recipe: Recipe, settings:
     if begin is not None:
         if str(begin) != "compact" and not (Path(begin) / "config.json").is_file():
             raise UserError(f"there is no network in {begin}", allowed="compact, or a folder that train-network wrote")
-        begun = load_compact(None if str(begin) == "compact" else begin)
+        begun = load_compact(EMBEDDED if str(begin) == "compact" else begin)
     trainer = Trainer(recipe, photos, held, folder, settings.compiled, judge, begun)
     if (folder / STATE).exists():
         trainer.resume()

@@ -58,37 +58,31 @@ class Critic(nn.Module):
 
     def features(self, pictures: Tensor) -> list[Tensor]:
         """The features at four depths, each (N, channels, h, w)."""
-        low = self._conv("conv_2", self._conv("conv_1", self._conv("conv", pictures)))
-        middle = self._conv("conv_4", self._conv("conv_3", F.max_pool2d(low, 3, 2)))
+        low = self._chain(pictures, "", "conv", "conv_1", "conv_2")
+        middle = self._chain(F.max_pool2d(low, 3, 2), "", "conv_3", "conv_4")
         high = F.max_pool2d(middle, 3, 2)
-        for block in ("mixed", "mixed_1", "mixed_2"):
-            high = self._towers(block, high)
+        for block in ("mixed.", "mixed_1.", "mixed_2."):
+            towers = [
+                self._chain(high, block, "conv"),
+                self._chain(high, f"{block}tower.", "conv", "conv_1"),
+                self._chain(high, f"{block}tower_1.", "conv", "conv_1", "conv_2"),
+                self._chain(F.avg_pool2d(high, 3, 1, 1, count_include_pad=False), f"{block}tower_2.", "conv"),
+            ]
+            high = torch.cat(towers, dim=1)
         reduced = [
-            self._conv("mixed_3.conv", high),
-            self._chain("mixed_3.tower", ("conv", "conv_1", "conv_2"), high),
+            self._chain(high, "mixed_3.", "conv"),
+            self._chain(high, "mixed_3.tower.", "conv", "conv_1", "conv_2"),
             F.max_pool2d(high, 3, 2),
         ]
         return [low, middle, high, torch.cat(reduced, dim=1)]
 
-    def _towers(self, block: str, x: Tensor) -> Tensor:
-        pooled = F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
-        parts = [
-            self._conv(f"{block}.conv", x),
-            self._chain(f"{block}.tower", ("conv", "conv_1"), x),
-            self._chain(f"{block}.tower_1", ("conv", "conv_1", "conv_2"), x),
-            self._conv(f"{block}.tower_2.conv", pooled),
-        ]
-        return torch.cat(parts, dim=1)
-
-    def _chain(self, tower: str, names: tuple[str, ...], x: Tensor) -> Tensor:
+    def _chain(self, x: Tensor, tower: str, *names: str) -> Tensor:
+        """x through these convolutions of a tower, one after the other."""
         for name in names:
-            x = self._conv(f"{tower}.{name}", x)
+            stride, padding = self.steps[f"{tower}{name}"]
+            weight, bias = (getattr(self, f"{tower}{name}.{part}".replace(".", "/")) for part in ("weight", "bias"))
+            x = F.relu(F.conv2d(x, weight, bias, stride, padding))
         return x
-
-    def _conv(self, name: str, x: Tensor) -> Tensor:
-        stride, padding = self.steps[name]
-        key = name.replace(".", "/")
-        return F.relu(F.conv2d(x, getattr(self, f"{key}/weight"), getattr(self, f"{key}/bias"), stride, padding))
 
 
 def shifted(pictures: Tensor, by: Tensor) -> Tensor:
@@ -105,9 +99,7 @@ def load_critic(path: str | Path) -> Critic:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"there is no file {path}", run=GET)
-    tensors = known_inception(path)
-    if tensors is None:
-        tensors = read_tensor_file(path, run=GET)
+    tensors = known_inception(path) or read_tensor_file(path, run=GET)
     try:
         return Critic({name.removeprefix(PREFIX): value for name, value in tensors.items()}, sha256(path)).eval()
     except (RuntimeError, KeyError, ValueError, AttributeError, TypeError) as error:

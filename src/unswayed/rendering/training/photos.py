@@ -208,26 +208,25 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
     files_of_shapes = [*(file.read_bytes() for file in _sample_files(".png")), *masks.values()]
     decoded = (cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_GRAYSCALE) for data in files_of_shapes)
     shapes = [shape for mask in decoded if mask is not None and (shape := silhouette(mask)) is not None]
-    files = list(pictures_of.items())
-    if len(files) <= held_out:
-        raise UserError(
-            f"found {len(files)} photographs, but {held_out} are to be held out", allowed="more photographs"
-        )
-    digests = [hashlib.sha256(data).hexdigest() for _, data in files]
-    out = set(sorted(range(len(files)), key=lambda i: digests[i])[:held_out])
-    sample = sample_hashes()
+    if len(pictures_of) <= held_out:
+        given = f"found {len(pictures_of)} photographs, but {held_out} are to be held out"
+        raise UserError(given, allowed="more photographs")
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in pictures_of.items()}
+    out = set(sorted(digests, key=digests.__getitem__)[:held_out])
+    kept, sample = [name for name in digests if name not in out], sample_hashes()
+
+    def pyramid(name: str) -> list[np.ndarray]:
+        return _pyramid(name, pictures_of[name], masks.get(name.rpartition(".")[0]), sample)
+
     with ThreadPoolExecutor() as pool:
-        pyramids = list(
-            pool.map(lambda file: _pyramid(file[0], file[1], masks.get(file[0].rpartition(".")[0]), sample), files)
-        )
-    whole = [pyramids[i][0][..., :3] for i in sorted(out)]
+        pyramids = dict(zip(digests, pool.map(pyramid, digests), strict=True))
+    whole = [pyramids[name][0][..., :3] for name in digests if name in out]
     crops = [p[(len(p) - SIDE) // 2 :, (p.shape[1] - SIDE) // 2 :][:SIDE, :SIDE] for p in whole]
-    kept = [i for i in range(len(files)) if i not in out]
-    pictures = [picture for i in kept for picture in pyramids[i]]
+    pictures = [picture for name in kept for picture in pyramids[name]]
     sizes = torch.tensor([p.shape[:2] for p in pictures])
     areas = sizes.prod(dim=1)
-    count = torch.tensor([len(pyramids[i]) for i in kept])
-    listing = "\n".join(sorted(f"{digests[i]}  {Path(files[i][0]).name}" for i in kept))
+    count = torch.tensor([len(pyramids[name]) for name in kept])
+    listing = "\n".join(sorted(f"{digests[name]}  {Path(name).name}" for name in kept))
     photos = Photos(
         pixels=torch.from_numpy(np.concatenate([p.reshape(-1, 4) for p in pictures])).to(device),
         starts=(areas.cumsum(0) - areas).to(device),
@@ -235,7 +234,7 @@ def load_photos(paths: list[str | Path], held_out: int, device: str | torch.devi
         heights=sizes[:, 0].to(device),
         first=(count.cumsum(0) - count).to(device),
         count=count.to(device),
-        names=tuple(files[i][0] for i in kept),
+        names=tuple(kept),
         digest=hashlib.sha256(listing.encode()).hexdigest(),
         silhouettes=torch.from_numpy(np.stack(shapes))[:, None].to(device),
     )
@@ -250,9 +249,8 @@ def _pyramid(name: str, data: bytes, mask: bytes | None, sample: dict[str, np.nd
     try:
         image = read_picture(data)
     except BadPicture as error:
-        raise UserError(
-            f"{name} cannot be read as a photograph ({error.given})", run=f"remove {name} and start again"
-        ) from None
+        given = f"{name} cannot be read as a photograph ({error.given})"
+        raise UserError(given, run=f"remove {name} and start again") from None
     code = perceptual_hash(image)
     for other, its in sample.items():
         if int((code != its).sum()) <= SAME:
@@ -279,21 +277,14 @@ def _pyramid(name: str, data: bytes, mask: bytes | None, sample: dict[str, np.nd
 ROWS = ((0.25, 100), (0.5, 100), (0.25, 20), (0.5, 20))
 
 
-def inversions(folder: str | Path, pictures: np.ndarray, start: float, steps: int, **settings: object) -> np.ndarray:
-    """(N, S, S, 3) uint8 pictures, noised to `start` and denoised everywhere, with no pixel kept."""
-    renderer = open_diffusion(network=str(folder), steps=steps, **settings)  # type: ignore[arg-type]
-    nothing = np.zeros(pictures.shape[1:3], np.float32)
-    batch = [
-        Layers(picture, nothing, picture, start, None, None, seed, needs_network="the whole picture is drawn anew")
-        for seed, picture in enumerate(pictures)
-    ]
-    return np.stack([answer.image for answer in renderer.render(batch) if isinstance(answer, Rendering)])
-
-
 def write_sheet(folder: Path, held: Tensor, columns: int = 8) -> Path:
     """`sheet.png`: held-out photographs, and their reconstructions from a quarter and half of the noise schedule."""
     shown = ((held[:columns].permute(0, 2, 3, 1).cpu() + 1) * 127.5).round().to(torch.uint8).numpy()
-    rows = [shown, *(inversions(folder, shown, start, steps) for start, steps in ROWS)]
+    rows, nothing, why = [shown], np.zeros((SIDE, SIDE), np.float32), "the whole picture is drawn anew"
+    for start, steps in ROWS:
+        batch = [Layers(p, nothing, p, start, None, None, seed, needs_network=why) for seed, p in enumerate(shown)]
+        answers = open_diffusion(str(folder), steps).render(batch)
+        rows.append(np.stack([answer.image for answer in answers if isinstance(answer, Rendering)]))
     sheet = np.concatenate([np.concatenate(list(row), axis=1) for row in rows])
     path = folder / "sheet.png"
     write_bytes(path, cv2.imencode(".png", cv2.cvtColor(sheet, cv2.COLOR_RGB2BGR))[1].tobytes())
