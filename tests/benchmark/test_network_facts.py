@@ -12,7 +12,7 @@ from command_line import refused
 from unswayed.benchmark import BuildSettings, build
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
-from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
+from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay
 from unswayed.rendering.settings import parse_facts
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
@@ -34,11 +34,11 @@ def edited(weights, facts):
 
 
 def test_an_edit_uses_the_facts_and_its_replay_too(tmp_path, weights):
-    first = write_edited(edited(weights, FACTS), tmp_path / "first.png")
+    first = edited(weights, FACTS).save(tmp_path / "first.png")
     record = json.loads(first[2].read_text())
     assert record["request"]["options"]["network_facts"] == FACTS
     assert record["rendered_by"]["network"]["facts"]["num_head_channels"] == 32
-    again = write_edited(replay(first[2]), tmp_path / "again.png")
+    again = replay(first[2]).save(tmp_path / "again.png")
     assert [sha256(path) for path in first] == [sha256(path) for path in again]
     other = edited(weights, {**FACTS, "num_head_channels": 16})
     assert other.record["picture_sha256"] != record["picture_sha256"]

@@ -70,11 +70,11 @@ def import_(inputs: Path, output: Path) -> object:
 
 
 def edit(inputs: Path, output: Path) -> object:
-    from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, write_edited
+    from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene
 
     photograph = inputs / "pictures" / "dog.png"
     request = Request(chain_of({"size": "0.1"}), renderer="paste")
-    return write_edited(edit_photograph(request, read_scene(photograph, None), photograph), output / "out.png")
+    return edit_photograph(request, read_scene(photograph, None), photograph).save(output / "out.png")
 
 
 def repair(inputs: Path, output: Path) -> object:

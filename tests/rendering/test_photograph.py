@@ -14,7 +14,7 @@ import pytest
 
 from unswayed.errors import UserError
 from unswayed.files.whole import sha256
-from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay, write_edited
+from unswayed.rendering.photograph import Request, chain_of, edit_photograph, read_scene, replay
 from unswayed.sources import SOURCES
 
 SAMPLE = Path(str(resources.files("unswayed.data").joinpath("sample")))
@@ -26,7 +26,7 @@ def pasted(**edits: str) -> Request:
 
 
 def made(request: Request, out: Path, image: Path = DOG, mask: Path | None = DOG_MASK) -> tuple[Path, Path, Path]:
-    return write_edited(edit_photograph(request, read_scene(image, mask), image), out)
+    return edit_photograph(request, read_scene(image, mask), image).save(out)
 
 
 def test_edits_are_chained_in_the_papers_order():
@@ -57,7 +57,7 @@ def test_the_object_is_where_and_as_large_as_asked(tmp_path):
 def test_a_record_replays_to_the_same_bytes(tmp_path, edits):
     request = replace(pasted(**edits), seed=11)
     first = made(request, tmp_path / "first.png")
-    second = write_edited(replay(first[2]), tmp_path / "second.png")
+    second = replay(first[2]).save(tmp_path / "second.png")
     assert [sha256(path) for path in first] == [sha256(path) for path in second]
 
 
@@ -65,8 +65,8 @@ def test_a_mask_from_a_box_and_one_from_the_middle_are_replayed_too(tmp_path):
     for name, box in (("box", (60, 40, 300, 300)), ("middle", None)):
         scene = read_scene(DOG, box)
         assert "mask made by grabcut" in scene.notes[0]
-        first = write_edited(edit_photograph(pasted(size="0.1"), scene, DOG), tmp_path / f"{name}.png")
-        assert sha256(write_edited(replay(first[2]), tmp_path / f"{name}-again.png")[0]) == sha256(first[0])
+        first = edit_photograph(pasted(size="0.1"), scene, DOG).save(tmp_path / f"{name}.png")
+        assert sha256(replay(first[2]).save(tmp_path / f"{name}-again.png")[0]) == sha256(first[0])
 
 
 def test_a_moved_photograph_is_given_anew_and_a_changed_one_refused(tmp_path):

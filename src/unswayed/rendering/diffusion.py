@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import cv2
@@ -22,7 +22,7 @@ from unswayed.errors import UserError
 from unswayed.jobs import choose_device
 from unswayed.jobs.resources import Threads, one_thread, shrinking
 
-from .layers import Key, Layers, Refusal, Rendering, composite
+from .layers import Key, Layers, NetworkRenderer, Refusal, Rendering, composite
 from .networks import Network, loading
 from .sampling.guidance import NamedGuide, open_guide, too_few
 from .sampling.loop import Job, Settings, denoise
@@ -40,7 +40,7 @@ RISE_FROM = 60
 
 
 @dataclass(eq=False)
-class Diffusion:
+class Diffusion(NetworkRenderer):
     """Pictures by diffusion. `network` runs (compiled or not), `exact` is the same network, never compiled.
 
     Only batch_size changes: it is halved when memory runs out.
@@ -69,23 +69,10 @@ class Diffusion:
     def size(self) -> int:
         return self.network.size
 
-    def render(
-        self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
-    ) -> list[Rendering | Refusal]:
-        """One answer per picture: blended, pasted if its start is 0, or refused with a reason.
-
-        on_passes: called after every pass of the network with the number of pictures in it.
-        """
-        # The longest first, so that few slots are empty at the end.
-        order = sorted(range(len(batch)), key=lambda i: -self.passes(*batch[i].passes_by))
-        waiting = ((i, batch[i]) for i in order)
-        answers = dict(self.stream(lambda: next(waiting, None), on_passes))
-        return [answers[i] for i in range(len(batch))]
-
     def stream(
         self, take: Callable[[], tuple[Key, Layers] | None], on_passes: Callable[[int], None] | None = None
     ) -> Iterator[tuple[Key, Rendering | Refusal]]:
-        """(key, answer) of each picture as soon as it is there.
+        """(key, answer) of each picture as soon as it is there: blended, pasted if its start is 0, or refused.
 
         take: returns the next picture with its key whenever there is room for one, or None if none is waiting. When it
         does and no picture is left, the stream ends.
@@ -169,10 +156,6 @@ class Diffusion:
             )
         return None
 
-    def _keeps_background(self, layers: Layers) -> bool:
-        """Whether the background is a given picture that stays as it is, except around the object."""
-        return self.exact.fills and self.guidance == "calibrated" and layers.needs_network is None
-
     def _rising(self, start: float) -> np.ndarray:
         """The levels at which a regenerated background is compared with its x̂0, from the cleanest up."""
         levels = self._levels(start)[::-1]
@@ -205,11 +188,11 @@ class Diffusion:
         if self.guidance == "calibrated":
             # As published, noise is added to the background; ours to the picture with its object.
             first = torch.lerp(rest, whole, mask)
-            if self._keeps_background(layers):
+            if layers.needs_network is not None:
+                rising = self._rising(layers.start)
+            elif self.exact.fills:  # the background is a given picture that stays as it is, except around the object
                 band = around(alpha)
                 kept, mask = first, (~band).float()
-            elif layers.needs_network is not None:
-                rising = self._rising(layers.start)
         guided = {} if layers.guidance is None else vars(layers.guidance)
         levels = self._levels(layers.start)
         job = Job(first, kept, mask[None], levels, layers.start, self.steps, layers.seed, rising=rising)

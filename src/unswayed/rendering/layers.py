@@ -20,8 +20,6 @@ from unswayed.files.whole import Json, write_bytes
 
 # What the embedded network makes of the sample, so that nobody waits for it; `make fills` writes these files.
 EMBEDDED = Path(str(resources.files("unswayed.data").joinpath("fills")))
-
-
 Key = TypeVar("Key")
 
 
@@ -66,13 +64,19 @@ class NetworkRenderer(Renderer, Protocol):
 
     def passes(self, start: float, regenerated: bool = False) -> int: ...
 
-    def render(
-        self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
-    ) -> list[Rendering | Refusal]: ...
-
     def stream(
         self, take: Callable[[], tuple[Key, Layers] | None], on_passes: Callable[[int], None] | None = None
     ) -> Iterator[tuple[Key, Rendering | Refusal]]: ...
+
+    def render(
+        self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
+    ) -> list[Rendering | Refusal]:
+        """One answer per picture; on_passes: called after every pass with the number of pictures in it."""
+        # The longest first, so that few slots are empty at the end.
+        order = sorted(range(len(batch)), key=lambda i: -self.passes(*batch[i].passes_by))
+        waiting = ((i, batch[i]) for i in order)
+        answers = dict(self.stream(lambda: next(waiting, None), on_passes))
+        return [answers[i] for i in range(len(batch))]
 
 
 @dataclass(frozen=True)

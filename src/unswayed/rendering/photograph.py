@@ -191,8 +191,17 @@ class EditedPhotograph:
         return int(self.record["request"]["seed"])
 
     def save(self, path: str | Path) -> tuple[Path, Path, Path]:
-        """Write PATH (a PNG file), its mask and its record for `unswayed edit --replay`; return their paths."""
-        return write_edited(self, Path(path))
+        """Write PATH (a PNG file), its mask and its record for `unswayed edit --replay`, and return their paths; also
+        PATH.photograph.png, if the photograph did not come from a file."""
+        out = Path(path)
+        check_output(out)
+        mask, record, photograph = (out.with_suffix(ending) for ending in (".mask.png", ".json", ".photograph.png"))
+        for file, picture in {out: self.image, mask: self.mask, photograph: self.photograph}.items():
+            if picture is not None:
+                write_bytes(file, png(np.asarray(picture)))
+        named = {} if self.photograph is None else {"image": _named(photograph)}
+        write_json(record, {**self.record, **named})
+        return out, mask, record
 
     def _repr_png_(self) -> bytes:
         return png(np.asarray(self.image))
@@ -380,18 +389,6 @@ def check_output(out: Path) -> None:
     if out.suffix.lower() != ".png":
         raise UserError(f"the output is {out}", allowed="a file that ends in .png, which is lossless")
     check_writable(out)
-
-
-def write_edited(edited: EditedPhotograph, out: Path) -> tuple[Path, Path, Path]:
-    """Write OUT.png, OUT.mask.png and the record OUT.json; also OUT.photograph.png if it did not come from a file."""
-    check_output(out)
-    mask, path, photograph = (out.with_suffix(ending) for ending in (".mask.png", ".json", ".photograph.png"))
-    for file, picture in {out: edited.image, mask: edited.mask, photograph: edited.photograph}.items():
-        if picture is not None:
-            write_bytes(file, png(np.asarray(picture)))
-    named = {} if edited.photograph is None else {"image": _named(photograph)}
-    write_json(path, {**edited.record, **named})
-    return out, mask, path
 
 
 def _named(image: Path) -> dict[str, str]:

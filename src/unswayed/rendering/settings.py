@@ -160,7 +160,6 @@ def guide_of(settings: RenderSettings, edits: Iterable[Edit], labels: LabelSpace
 
 
 def removal_of(settings: RenderSettings) -> Removal:
-    """The removal method of the settings."""
     return open_removal(settings.removal, settings.device)
 
 

@@ -18,7 +18,7 @@ from unswayed.edits import EDITS
 from unswayed.edits.edit import Choice, Text, allowed
 from unswayed.errors import BadPicture, UserError
 from unswayed.files.whole import sha256
-from unswayed.rendering.photograph import replay, write_edited
+from unswayed.rendering.photograph import replay
 from unswayed.views.app.controls import PRESETS, chain_from, groups, preset_flat, values_from
 from unswayed.views.app.figures import marker
 from unswayed.views.app.photographs import box_of, found_by, marked, open_sample, open_upload, read_once
@@ -152,7 +152,7 @@ def test_a_preview_changes_the_answer_and_its_files_replay_to_the_same_bytes(stu
     warm = studio.heat("lite:0", [shown.before.image, shown.after.image], [before.best, after.best])
     assert [one.shape for one in warm] == [(256, 256, 3)] * 2
     made = write_files(shown.edited, photograph)
-    again = write_edited(replay(Path(made[2])), files / "again.png")
+    again = replay(Path(made[2])).save(files / "again.png")
     assert [sha256(path) for path in made] == [sha256(path) for path in again]
 
 
@@ -168,7 +168,7 @@ def test_an_uploads_record_names_no_folder_of_the_server_and_replays_beside_its_
     made = write_files(preview(studio, photograph, chain).edited, photograph, picture)
     assert str(hidden) not in Path(made[2]).read_text()
     monkeypatch.chdir(home)
-    again = write_edited(replay(Path(made[2])), files / "again.png")
+    again = replay(Path(made[2])).save(files / "again.png")
     assert sha256(again[0]) == sha256(made[0])
 
 
@@ -193,7 +193,7 @@ def test_render_counts_its_steps_and_replays(studio, files):
     made = write_files(shown.edited, photograph)
     record = json.loads(Path(made[2]).read_text())
     assert record["rendered_by"]["renderer"] == "diffusion"
-    again = write_edited(replay(Path(made[2])), files / "again.png")
+    again = replay(Path(made[2])).save(files / "again.png")
     assert sha256(again[0]) == sha256(made[0])
 
 

@@ -174,9 +174,8 @@ def download(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=NEEDED, ignore_patterns=VARIANTS))
     except Exception as error:
-        raise UserError(
-            f"'{name}' could not be downloaded: {first_line(error)}", run="the same command again"
-        ) from None
+        given = f"'{name}' could not be downloaded: {first_line(error)}"
+        raise UserError(given, run="the same command again") from None
 
 
 def _config(folder: Path, *parts: str) -> dict[str, Any]:

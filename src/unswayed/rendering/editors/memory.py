@@ -84,7 +84,6 @@ def fitting(ways: Sequence[Holding], name: str, device: torch.device) -> list[Ho
 
 
 def hold(pipe: Any, way: Holding, device: torch.device) -> None:
-    """Put the pipeline where this way has it."""
     if way.offload != "none":
         need("editors", "accelerate")
         getattr(pipe, f"enable_{way.offload}_cpu_offload")(device=device)

@@ -11,13 +11,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cv2
 import numpy as np
 import torch
 from PIL import Image
 
+from unswayed.edits.geometry import resized
 from unswayed.errors import UserError, first_line, need
 from unswayed.files.whole import sha256
 from unswayed.jobs import choose_device
@@ -32,6 +33,7 @@ from .memory import OFFLOADS, Holding, fitting, hold, holdings
 # The options that decide what is loaded; the others decide how it is called.
 LOADING = ("lora", "scheduler", "size", "offload", "tiling", "batch")
 CALLING = ("steps", "guidance_scale", "strength", "negative")
+T = TypeVar("T")
 
 
 def parse(detail: str, *more: str) -> Spec:
@@ -112,18 +114,21 @@ class Pipeline:
     ) -> tuple[np.ndarray, list[bool]]:
         """The pictures of a full batch, (N, side, side, 3) float32 in [0, 1], and whether a safety checker rejected
         them."""
+        with _quiet():
+            made = self.fitted(lambda: self.pipe(**self._arguments(group, call, on_step)))
+        pictures = np.asarray(made.images if hasattr(made, "images") else made[0], np.float32)
+        return pictures, list(getattr(made, "nsfw_content_detected", None) or [False] * len(pictures))
+
+    def fitted(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which begins again in the next way to hold the pipeline whenever memory runs out."""
         while True:
             try:
-                with _quiet():
-                    made = self.pipe(**self._arguments(group, call, on_step))
-                break
+                return work()
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
             # Outside the handler, whose traceback holds the tensors of the failed run.
             self.step_down()
-        pictures = np.asarray(made.images if hasattr(made, "images") else made[0], np.float32)
-        return pictures, list(getattr(made, "nsfw_content_detected", None) or [False] * len(pictures))
 
     def step_down(self) -> None:
         """Hold the pipeline in the next way that makes the same pictures in less memory; UserError if there is none."""
@@ -154,7 +159,7 @@ class Pipeline:
             negatives = [" "] * len(group)  # without one such a pipeline does without guidance
         # A generator on the CPU draws the same noise for every device, and one a picture does so for every batch.
         given = {
-            "image": several([Image.fromarray(resized(asked.image, side)) for asked in group]),
+            "image": several([Image.fromarray(resized(asked.image, side, cv2.INTER_CUBIC)) for asked in group]),
             "mask_image": several([Image.fromarray(_mask(asked.redrawn, side)) for asked in group]),
             "prompt": several([asked.prompt for asked in group]),
             "generator": several([torch.Generator().manual_seed(asked.seed) for asked in group]),
@@ -179,31 +184,23 @@ class Pipeline:
         if not np.isfinite(picture).all():
             return Refusal(f"{self.name} returned NaN or infinity", status="failed")
         made = np.clip(np.rint(picture * 255), 0, 255).astype(np.uint8)
-        return resized(made, asked.image.shape[0])
-
-
-def resized(picture: np.ndarray, side: int) -> np.ndarray:
-    """A square picture at another size."""
-    if picture.shape[0] == side:
-        return picture
-    return cv2.resize(picture, (side, side), interpolation=cv2.INTER_AREA if side < len(picture) else cv2.INTER_CUBIC)
+        return resized(made, asked.image.shape[0], cv2.INTER_CUBIC)
 
 
 def _mask(redrawn: np.ndarray, side: int) -> np.ndarray:
     """(side, side) uint8: 255 where a pixel is drawn anew, also where only a part of it is."""
-    return np.where(resized(redrawn.astype(np.float32), side) > 0, 255, 0).astype(np.uint8)
+    return np.where(resized(redrawn.astype(np.float32), side, cv2.INTER_CUBIC) > 0, 255, 0).astype(np.uint8)
 
 
 def call_of(pipeline: Pipeline, spec: Spec, steps: int | None) -> Call:
     """How the pipeline is called: its own steps and guidance where nothing else is asked for."""
     steps = steps or spec.number("steps", int, 1, 1000) or int(pipeline.usual("num_inference_steps") or 50)
-    asked = spec.number("guidance_scale", float, 0, 100)
     own = None if pipeline.scale is None else pipeline.usual(pipeline.scale)
-    strength = spec.number("strength", float, 0.01, 1)
+    scale, strength = spec.number("guidance_scale", float, 0, 100, own), spec.number("strength", float, 0.01, 1, 1.0)
     negative = spec.options.get("negative")
     if negative is not None and "negative_prompt" not in pipeline.accepts:
         raise UserError(f"{pipeline.name} takes no negative prompt", allowed="no ?negative=")
-    return Call(steps, own if asked is None else asked, 1.0 if strength is None else strength, negative)
+    return Call(steps, scale, strength, negative)
 
 
 @contextlib.contextmanager
@@ -280,16 +277,8 @@ def _loaded(
     if side % grid:
         given = f"the side {side} of {name} is no multiple of {grid}"
         raise UserError(given, allowed=f"?size={side // grid * grid or grid}")
-    batch = spec.number("batch", int, 1, 64) or 1
-    opened = Pipeline(pipe, what, name, side, batch, device, ways, facts)
-    while True:
-        try:
-            hold(pipe, opened.ways[0], device)
-            break
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-        opened.step_down()
+    opened = Pipeline(pipe, what, name, side, spec.number("batch", int, 1, 64, 1), device, ways, facts)
+    opened.fitted(lambda: hold(pipe, opened.ways[0], device))
     _check_batch(opened)
     return opened
 

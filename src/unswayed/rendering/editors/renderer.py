@@ -8,7 +8,7 @@ arithmetic of a batch differs in the last bits from that of one picture.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from unswayed.edits.layers import Layers, composite, own_colors
 from unswayed.errors import UserError, first_line
 from unswayed.specs import Spec
 
-from ..layers import Refusal, Rendering
+from ..layers import Key, NetworkRenderer, Refusal, Rendering
 from .folders import IN_PAINTING, INSTRUCTION
 from .pipelines import Call, EditRequest, Pipeline, call_of, open_pipeline, parse
 
@@ -38,7 +38,7 @@ PROMPTS = ("caption", "captioner", "template")
 
 
 @dataclass(eq=False)
-class Editor:
+class Editor(NetworkRenderer):
     """Pictures by a pipeline that reads words.
 
     spec: how it was asked for; caption: the template that describes a photograph; captioner: what describes it instead.
@@ -50,21 +50,14 @@ class Editor:
     caption: str
     captioner: Captioner | None = None
 
-    def render(
-        self, batch: Sequence[Layers], on_passes: Callable[[int], None] | None = None
-    ) -> list[Rendering | Refusal]:
-        """One answer per picture: drawn, pasted if nothing in it needs a network, or refused with a reason."""
-        waiting = iter(enumerate(batch))
-        answers = dict(self.stream(lambda: next(waiting, None), on_passes))
-        return [answers[i] for i in range(len(batch))]
-
     def stream(
-        self, take: Callable[[], tuple[Any, Layers] | None], on_passes: Callable[[int], None] | None = None
-    ) -> Iterator[tuple[Any, Rendering | Refusal]]:
-        """(key, answer) of each picture that `take` returns with its key, until it returns None."""
+        self, take: Callable[[], tuple[Key, Layers] | None], on_passes: Callable[[int], None] | None = None
+    ) -> Iterator[tuple[Key, Rendering | Refusal]]:
+        """(key, answer) of each picture that `take` returns with its key, until it returns None: drawn, pasted if
+        nothing in it needs a network, or refused with a reason."""
         ended = False
         while not ended:
-            group: list[tuple[Any, Layers, EditRequest]] = []
+            group: list[tuple[Key, Layers, EditRequest]] = []
             while len(group) < self.pipeline.batch:
                 taken = take()
                 if taken is None:

@@ -8,7 +8,7 @@ is derived from its type and values.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -20,15 +20,7 @@ from unswayed.models.runtime import open_session
 from . import hole_of
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-
-
-class Port(Protocol):
-    """An input of a session: its name, its shape with texts for free dimensions, and its type, `tensor(float)`."""
-
-    name: str
-    shape: list[int | str]
-    type: str
+    from onnxruntime import InferenceSession, NodeArg
 
 
 class OnnxRemoval:
@@ -45,9 +37,7 @@ class OnnxRemoval:
         if not hole.any():
             return image.copy()
         high, wide = _size(self.picture, image.shape[:2])
-        small = (
-            cv2.resize(image, (wide, high), interpolation=cv2.INTER_AREA) if (high, wide) != image.shape[:2] else image
-        )
+        small = cv2.resize(image, (wide, high), interpolation=cv2.INTER_AREA)
         hole_small = cv2.resize(hole.astype(np.uint8), (wide, high), interpolation=cv2.INTER_NEAREST).astype(bool)
         feeds = {self.picture.name: _as_input(small, self.picture), self.mask.name: _as_mask(hole_small, self.mask)}
         try:
@@ -55,12 +45,11 @@ class OnnxRemoval:
         except Exception as error:
             raise UserError(f"{self.path} failed on a picture of {wide}×{high}: {str(error).splitlines()[0]}") from None
         filled = _as_picture(np.asarray(answer), self.path)
-        if filled.shape != image.shape:
-            filled = cv2.resize(filled, image.shape[1::-1], interpolation=cv2.INTER_CUBIC)
+        filled = cv2.resize(filled, image.shape[1::-1], interpolation=cv2.INTER_CUBIC)
         return np.where(hole[..., None], filled, image)
 
 
-def _inputs(session: InferenceSession, path: Path) -> tuple[Port, Port]:
+def _inputs(session: InferenceSession, path: Path) -> tuple[NodeArg, NodeArg]:
     """(picture input, mask input): found by name, else by channels."""
     inputs = session.get_inputs()
     described = ", ".join(f"{port.name} {port.shape} {port.type}" for port in inputs)
@@ -69,38 +58,37 @@ def _inputs(session: InferenceSession, path: Path) -> tuple[Port, Port]:
     ]
     pictures = [port for port in inputs if port not in masks and _channels(port) in (3, None)]
     if len(inputs) != 2 or len(masks) != 1 or len(pictures) != 1:
-        raise UserError(
-            f"{path} takes {described}", allowed="two inputs: a picture (3 channels) and a mask (1 channel)"
-        )
+        given = f"{path} takes {described}"
+        raise UserError(given, allowed="two inputs: a picture (3 channels) and a mask (1 channel)")
     return pictures[0], masks[0]
 
 
-def _channels(port: Port) -> int | None:
+def _channels(port: NodeArg) -> int | None:
     shape = port.shape
     places = [shape[1], shape[-1]] if len(shape) == 4 else []
     return next((size for size in places if size in (1, 3)), None)
 
 
-def _last(port: Port) -> bool:
+def _last(port: NodeArg) -> bool:
     """Whether channels come last."""
     return len(port.shape) == 4 and port.shape[-1] in (1, 3) and port.shape[1] not in (1, 3)
 
 
-def _size(port: Port, wanted: tuple[int, int]) -> tuple[int, int]:
+def _size(port: NodeArg, wanted: tuple[int, int]) -> tuple[int, int]:
     """The input's fixed height and width; the picture's own where they are not fixed."""
     places = port.shape[1:3] if _last(port) else port.shape[2:4]
     fixed = [size if isinstance(size, int) and size > 0 else own for size, own in zip(places, wanted, strict=True)]
     return fixed[0], fixed[1]
 
 
-def _as_input(image: np.ndarray, port: Port) -> np.ndarray:
+def _as_input(image: np.ndarray, port: NodeArg) -> np.ndarray:
     array = image if "uint8" in port.type else (image.astype(np.float32) / 255)
     if "float16" in port.type:
         array = array.astype(np.float16)
     return np.ascontiguousarray((array if _last(port) else array.transpose(2, 0, 1))[None])
 
 
-def _as_mask(hole: np.ndarray, port: Port) -> np.ndarray:
+def _as_mask(hole: np.ndarray, port: NodeArg) -> np.ndarray:
     if "uint8" in port.type:
         array = np.where(hole, 0, 255).astype(np.uint8)
     else:
@@ -115,9 +103,8 @@ def _as_picture(answer: np.ndarray, path: Path) -> np.ndarray:
     if picture.ndim == 3 and picture.shape[0] == 3 and picture.shape[-1] != 3:
         picture = picture.transpose(1, 2, 0)
     if picture.ndim != 3 or picture.shape[-1] != 3 or not np.isfinite(picture).all():
-        raise UserError(
-            f"{path} returned {answer.shape}, which is not a picture", allowed="(1, 3, H, W) or (1, H, W, 3)"
-        )
+        given = f"{path} returned {answer.shape}, which is not a picture"
+        raise UserError(given, allowed="(1, 3, H, W) or (1, H, W, 3)")
     if picture.dtype == np.uint8:
         return picture
     # LaMa exports return 0…1 or 0…255; no real picture has a maximum below 2 of 255.

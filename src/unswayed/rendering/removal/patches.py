@@ -208,10 +208,8 @@ def _detailed(smooth: np.ndarray, hole: np.ndarray, filled: np.ndarray, matches:
     around = cv2.GaussianBlur(np.concatenate([smooth * known, known], axis=2), (0, 0), 0.01 * size)[hole]
     outside = around[:, :3] / np.maximum(around[:, 3:], 1e-6)
     tone = np.where(around[:, 3:] > 1e-4, outside + deep * (base[hole] - outside), base[hole])
-    result = smooth.copy()
-    result[hole] = np.clip(np.round(tone + texture / np.sqrt(power) * np.clip(depth / 3, 0, 1)), 0, 255).astype(
-        np.uint8
-    )
+    result, colors = smooth.copy(), tone + texture / np.sqrt(power) * np.clip(depth / 3, 0, 1)
+    result[hole] = np.clip(np.round(colors), 0, 255).astype(np.uint8)
     return result
 
 

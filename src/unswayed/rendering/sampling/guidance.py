@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unswayed.errors import UserError
+from unswayed.errors import UserError, check_known
 from unswayed.jobs.resources import one_thread
 from unswayed.models.runtime import CudaGraphs, true_float32
 from unswayed.specs import split_specs
@@ -77,7 +77,7 @@ def complexity(strength: float | Tensor, band: str = "all", shaped: bool = False
     over frequencies and colors, by the sign of λ, as calibrated guidance does.
     For F = FFT2((x̂0+1)/2) and L = mean |F|: ∇L = ½·real(IFFT2(F/|F|))/3, and 0 where F = 0.
     """
-    _known_band(band)
+    check_known("band", [band], BANDS)
 
     def push(x0: Tensor) -> Tensor:
         # In float64, since smooth pictures have frequencies that float32 would lose; on a GPU it takes too long.
@@ -149,8 +149,7 @@ def amplitude(x0: Tensor, band: str | Sequence[str] = "all") -> Tensor:
     band: one for all, or one per picture.
     """
     bands = [band] * len(x0) if isinstance(band, str) else band
-    for name in bands:
-        _known_band(name)
+    check_known("band", bands, BANDS)
     size = torch.fft.fft2((x0.float() + 1) / 2).abs()
     if "high" in bands:
         whole = torch.tensor([name == "all" for name in bands], device=x0.device).view(-1, 1, 1, 1)
@@ -233,11 +232,6 @@ def _column(strength: float | Tensor, x0: Tensor) -> Tensor:
     return values.view(-1, 1, 1, 1) if values.ndim else values
 
 
-def _known_band(band: str) -> None:
-    if band not in BANDS:
-        raise UserError(f"band is '{band}'", allowed=", ".join(BANDS))
-
-
 @dataclass(frozen=True, eq=False)
 class NamedGuide:
     """logits: (N, 3, S, S) in [0, 1] -> (N, classes), differentiable; weights_hash: to find models that share it."""
@@ -293,9 +287,8 @@ def _together(members: Sequence[NamedGuide]) -> NamedGuide:
     names = ",".join(member.name for member in members)
     if len({member.classes for member in members}) > 1:
         counts = ", ".join(f"{member.name} {member.classes}" for member in members)
-        raise UserError(
-            f"the guides {names} have different numbers of classes: {counts}", allowed="guides of equal classes"
-        )
+        given = f"the guides {names} have different numbers of classes: {counts}"
+        raise UserError(given, allowed="guides of equal classes")
 
     def logits(pictures: Tensor) -> Tensor:
         return torch.stack([member.logits(pictures).float().log_softmax(1) for member in members]).mean(0)

@@ -77,15 +77,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def levels_table(job: Job, network: Network, settings: Settings) -> np.ndarray:
-    """(K, 10) float64: for each pass of one picture its timestep, its ᾱ and the sampler's numbers (_COLUMNS)."""
-    levels = tuple(job.timesteps.tolist()), tuple(job.rising.tolist())
-    facts = job.kind, job.start, job.steps, network.beta_schedule, settings.sampler.name, settings.guidance
-    return _levels_table(*levels, *facts)
-
-
 @functools.lru_cache(maxsize=256)
-def _levels_table(
+def levels_table(
     timesteps: tuple[int, ...],
     rising: tuple[int, ...],
     kind: str | None,
@@ -95,6 +88,7 @@ def _levels_table(
     sampler: str,
     guidance: GuidanceName,
 ) -> np.ndarray:
+    """(K, 10) float64: for each pass of one picture its timestep, its ᾱ and the sampler's numbers (_COLUMNS)."""
     full = Schedule.respaced(1000, beta).alpha_bar
     alpha_bar = full[list(timesteps)]
     numbers = SAMPLERS[sampler].steps(alpha_bar)
@@ -142,7 +136,9 @@ def denoise(network: Network, take: Take[Key], slots: int, settings: Settings) -
         while (state is None or state.free) and (taken := take()) is not None:
             key, job = taken
             state = state or _State(slots, job.first.shape[-1], network.device)
-            keys[state.enter(job, levels_table(job, network, settings))] = key
+            levels = tuple(job.timesteps.tolist()), tuple(job.rising.tolist())
+            facts = job.kind, job.start, job.steps, network.beta_schedule, settings.sampler.name, settings.guidance
+            keys[state.enter(job, levels_table(*levels, *facts))] = key
         if state is None or not state.busy:
             return
         numbers = state.numbers()
@@ -288,11 +284,14 @@ def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tenso
     total: Tensor | None = None
     calibrated = settings.guidance == "calibrated"
     pushes: list[tuple[dict[int, float], Callable[[Tensor, Tensor], guiding.Push]]] = []
+
+    def complexity(band: str) -> Callable[[Tensor, Tensor], guiding.Push]:
+        return lambda rows, strength: guiding.complexity(strength, band, calibrated)
+
     if settings.guidance == "released":
         total = _through(settings.exact or network, state, numbers)
     else:
-        for band in guiding.BANDS:
-            pushes.append((state.guided("complexity", band), functools.partial(_complexity, band, calibrated)))
+        pushes += [(state.guided("complexity", band), complexity(band)) for band in guiding.BANDS]
     if attacked := state.guided("adversarial"):
         assert settings.guide is not None
         attack = functools.partial(guiding.adversarial, settings.guide, length=guiding.LENGTH if calibrated else None)
@@ -308,10 +307,6 @@ def _push(network: Network, state: _State, numbers: dict[str, Tensor], x0: Tenso
             total = torch.zeros_like(x0) if total is None else total
             total = total.index_add(0, rows[:count], push(rows, strength)(x0[rows])[:count])
     return total
-
-
-def _complexity(band: str, shaped: bool, rows: Tensor, strength: Tensor) -> guiding.Push:
-    return guiding.complexity(strength, band, shaped)
 
 
 def padded(slots: list[int], device: torch.device) -> list[int]:

@@ -22,7 +22,7 @@ from unswayed.edits.recipes import CONTROLS, Item
 from unswayed.errors import UserError
 from unswayed.evaluation.fragility import Strip, gif
 from unswayed.files.whole import make_folder, write_bytes
-from unswayed.rendering.photograph import EditedPhotograph, Request, compose, write_edited
+from unswayed.rendering.photograph import EditedPhotograph, Request, compose
 from unswayed.sources.source import slug
 from unswayed.views.text import number
 from unswayed.views.text import render as filled
@@ -167,7 +167,7 @@ def write_files(edited: EditedPhotograph, photograph: Photograph, picture: str |
         chain = [{key: name if value == picture else value for key, value in step.items()} for step in request["chain"]]
         record["request"] = {**request, "chain": chain}
     out = Path(os.environ[FOLDER]) / "made" / record["picture_sha256"][:16] / f"{photograph.id}-edited.png"
-    return [str(path) for path in write_edited(replace(edited, record=record), out)]
+    return [str(path) for path in replace(edited, record=record).save(out)]
 
 
 PLACED = ("size", "position", "direction")

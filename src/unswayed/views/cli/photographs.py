@@ -193,7 +193,7 @@ def edit(
         if text := forecast(renderer, request.passes(renderer)):
             say(text)
         edited = photograph.edit_photograph(request, scene, image, renderer)
-    files = photograph.write_edited(edited, output)
+    files = edited.save(output)
     if gave_json(as_json, {**edited.record, "output": str(files[0])}):
         return
     changed = ["the label may change with the object"] if edited.values.get("label_may_change") else []
