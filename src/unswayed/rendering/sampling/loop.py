@@ -112,14 +112,8 @@ def levels_table(
 
 
 def denoise_all(network: Network, jobs: Sequence[Job], slots: int, settings: Settings) -> Iterator[tuple[int, Tensor]]:
-    """(position in `jobs`, last x̂0 (3, S, S) float32, not clipped) of each picture when it is done.
-
-    The longest jobs run first, so that few slots are empty at the end.
-    """
-    order = sorted(
-        range(len(jobs)), key=lambda i: (-len(jobs[i].timesteps) - len(jobs[i].rising), str(jobs[i].kind), i)
-    )
-    waiting = ((i, jobs[i]) for i in order)
+    """(position in `jobs`, last x̂0 (3, S, S) float32, not clipped) of each picture when it is done."""
+    waiting = iter(enumerate(jobs))
     return denoise(network, lambda: next(waiting, None), slots, settings)
 
 
