@@ -95,17 +95,18 @@ wrappers=('tencrop',))
 
     def folder(self) -> Path:
         """The name as a path, which must be a folder."""
-        return existing_folder(self._path(), self.text)
+        return existing_folder(self.path(), self.text)
 
     def file(self) -> Path:
         """The name as a path, which must be a file."""
-        path = self._path()
+        path = self.path()
         if not path.is_file():
             reason = "is a folder" if path.is_dir() else "does not exist"
             raise UserError(f"{path} {reason}, '{self.text}' needs a file")
         return path
 
-    def _path(self) -> Path:
+    def path(self) -> Path:
+        """The name as a path, whether it exists or not."""
         if not self.name:
             raise UserError(f"the source '{self.text}' has no path", allowed=f"{self.kind}:PATH")
         return Path(self.name).expanduser()

@@ -129,7 +129,7 @@ def test_batch_1_runs_one_picture_at_a_time(two, tmp_path):
     pictures = torch.stack([torch.zeros(3, 8, 8), torch.ones(3, 8, 8)])
     assert open_model(two).logits(pictures)[:, 3].tolist() == [0.5, 0.5]
     assert open_model(f"{two}&batch=1").logits(pictures)[:, 3].tolist() == [0, 1]
-    with pytest.raises(UserError, match="batch is '0'"):
+    with pytest.raises(UserError, match="batch is 0"):
         open_model(f"{two}&batch=0")
 
 

@@ -23,8 +23,7 @@ BOXES = np.array([[40.0, 60, 200, 180], [300, 10, 380, 90]], np.float32)
 
 
 def read(name: str, *outputs: np.ndarray, size: tuple[int, int] = (416, 416)) -> tuple[np.ndarray, ...]:
-    decoding = DECODINGS[name]
-    return decoding.read(outputs, size, decoding.format, decoding.shares)
+    return DECODINGS[name].boxes(outputs, size)
 
 
 def centered(boxes: np.ndarray) -> np.ndarray:

@@ -37,6 +37,17 @@ def test_synonyms_count() -> None:
     assert mapping.members[:3] == ((0,), (1,), ())
 
 
+def test_a_name_without_letters_is_the_name_of_nothing() -> None:
+    """`cat,` has an empty synonym, which used to stand for every class that the model does not have."""
+    with pytest.raises(UserError, match="no counterpart for 1 of the benchmark's classes: horse"):
+        map_labels(LabelSpace("hub", ("cat,", "dog", "?")), own(["dog", "horse"]), [0, 1])
+
+
+def test_a_model_whose_classes_are_named_by_wnid() -> None:
+    mapping = map_labels(own(["n01443537", "n01440764"]), imagenet(), [0, 1])
+    assert mapping.members[:3] == ((1,), (0,), ())
+
+
 def test_rival10_is_made_of_pairs() -> None:
     space = LabelSpace("rival10", tuple(RIVAL10))
     mapping = map_labels(imagenet(), space, range(10))

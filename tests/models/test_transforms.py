@@ -191,3 +191,15 @@ def test_a_picture_that_is_a_line_is_refused_before_it_is_resized():
     with pytest.raises(BadPicture, match="1000000 × 1"):
         cropped(np.zeros((1, 1_000_000, 3), np.uint8), None, geometry)
     assert cropped(np.zeros((1, 900, 3), np.uint8), None, geometry)[0][0].shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize(("side", "wide"), [(47, 46), (47, 31), (20, 19)])
+def test_a_picture_that_is_one_pixel_too_narrow_is_filled(side: int, wide: int) -> None:
+    """One missing pixel has no half on each side: the crop had one column too few, or a black one."""
+    transform = Transform(side, side, fit="long", mean=(0.5,) * 3, std=(0.25,) * 3)
+    image = np.full((side, wide, 3), 200, np.uint8)
+    crop = transform.geometry.apply(image)
+    assert crop.shape == (side, side, 3)
+    assert {tuple(pixel) for pixel in crop.reshape(-1, 3).tolist()} == {(200,) * 3, (128,) * 3}
+    pixels = torch.from_numpy(image / 255).float().permute(2, 0, 1)[None]
+    assert transform.differentiable(pixels).shape == (1, 3, side, side)

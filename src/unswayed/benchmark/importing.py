@@ -24,7 +24,7 @@ from unswayed.files.storage import address_of
 from unswayed.files.whole import MOST_PICTURE, explained, make_folder, parse_json, read_file, read_names, write_bytes
 from unswayed.labels import LabelSpace, imagenet, own
 from unswayed.sources.labeled import files_below, folders_below, label_lines, listed, pictures_below
-from unswayed.sources.pictures import SUFFIXES, check_picture
+from unswayed.sources.pictures import SUFFIXES, pixels_of
 from unswayed.sources.source import unique_slugs
 
 from .datasets_folder import ImportResult, import_published, is_published
@@ -262,7 +262,7 @@ def _placed(root: Path, row: Row, piece: Piece | None, folder: str, stem: str, c
         return replace(row, status=FAILED, reason=f"the labels file has no line for {stem}")
     try:
         data = piece.read()
-        check_picture(data, f"{folder}/{stem}{piece.suffix}")
+        pixels_of(data, f"{folder}/{stem}{piece.suffix}")
     except UserError as error:
         return replace(row, status=FAILED, reason=error.given)
     where = picture_path(row.edit, row.source_id, suffix=piece.suffix)

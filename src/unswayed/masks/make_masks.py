@@ -25,14 +25,13 @@ from .confidence import (
     MEASURES,
     confidence_rows,
     has_notes,
-    mask_confidence,
     mask_path,
     merge_confidences,
     note_confidence,
     write_sheet,
 )
-from .sam2 import ChosenBy
-from .segment import Box, Choice, checked_box, default_segmenter, open_segmenter, require_object, with_agreement
+from .sam2 import chosen_by_class
+from .segment import Box, Choice, default_segmenter, open_segmenter, trusted_mask
 
 _opened = functools.cache(open_segmenter)  # once in each process
 
@@ -66,7 +65,7 @@ def make_masks(
     is not this one, so that a photograph that ends it fails alone.
     """
     segmenter = default_segmenter()[0] if settings.segmenter == "auto" else settings.segmenter
-    choice = ChosenBy(settings.model, settings.label, settings.device) if settings.model else None
+    choice = functools.partial(chosen_by_class, settings=settings) if settings.model else None
     root, names = _names(pictures, masks)
     names, engine = settings.part(names), engine_of(settings)
     work = functools.partial(
@@ -115,13 +114,10 @@ def _make_mask(
     path, opened = mask_path(masks, name), _opened(segmenter)
     try:
         image = read_picture(root / name)
-        inside = None if box is None else checked_box(box, image.shape)
         choice = choice_for(name, device=device) if choice_for else None
-        mask, agreement = with_agreement(opened, image, inside, choice)
-        require_object(image, mask, f"{name}: {segmenter}")
+        mask, confidence = trusted_mask(image, opened, f"{name}: {segmenter}", box, choice)
     except BadPicture as error:
         return MaskResult(name, str(path), "failed", str(error))
-    confidence = mask_confidence(image, mask, agreement)
     note_confidence(masks, name, confidence)
     write_bytes(path, mask_png(mask))
     return MaskResult(name, str(path), "made", None, *confidence)

@@ -20,7 +20,7 @@ from unswayed.models.runtime import open_session
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
 from unswayed.sources.labeled import class_folder
 
-from . import Box, Segmenter
+from . import Box, MaskSettings, Segmenter
 
 if TYPE_CHECKING:
     from unswayed.models.classifier import Classifier
@@ -182,15 +182,13 @@ def salient(image: np.ndarray, box: Box | None = None, *, network: Any) -> np.nd
 def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:
     """The box around every large part of a mask (a tenth of the largest and more), or None where there is nothing."""
     shape = (mask > 0.5).astype(np.uint8)
-    count, _, measures, _ = cv2.connectedComponentsWithStats(shape)
+    count, numbers, measures, _ = cv2.connectedComponentsWithStats(shape)
     if count < 2 or shape.mean() < least:
         return None
     areas = measures[1:, cv2.CC_STAT_AREA]
-    kept = measures[1:][areas >= areas.max() / 10]
-    left, top = kept[:, cv2.CC_STAT_LEFT].min(), kept[:, cv2.CC_STAT_TOP].min()
-    right = (kept[:, cv2.CC_STAT_LEFT] + kept[:, cv2.CC_STAT_WIDTH]).max()
-    bottom = (kept[:, cv2.CC_STAT_TOP] + kept[:, cv2.CC_STAT_HEIGHT]).max()
-    return int(left), int(top), int(right - left), int(bottom - top)
+    large = np.isin(numbers, 1 + np.flatnonzero(areas >= areas.max() / 10))
+    left, top, wide, high = cv2.boundingRect(large.astype(np.uint8))
+    return left, top, wide, high
 
 
 def inner_points(mask: np.ndarray, most: int = 3) -> list[tuple[int, int]]:
@@ -244,21 +242,12 @@ def most_needed(model: Classifier, label: int) -> Callable[[np.ndarray, np.ndarr
     return choose
 
 
-@dataclass(frozen=True)
-class ChosenBy:
-    """A function from a picture's name to how its candidates are chosen between: by the class it is filed under.
-
-    model: its name, opened once in each process; label: the class of every picture, if it is given; asked: the device
-    that the user asked for.
-    """
-
-    model: str
-    label: str | None = None
-    asked: str | None = None
-
-    def __call__(self, picture: str, device: str | None = None) -> Callable[[np.ndarray, np.ndarray], int]:
-        label = self.label or class_folder(picture)
-        if label is None:
-            raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
-        model = _classifier(self.model, device=device_at(device, self.asked))
-        return most_needed(model, model.labels.index(label))
+def chosen_by_class(
+    picture: str, device: str | None = None, *, settings: MaskSettings
+) -> Callable[[np.ndarray, np.ndarray], int]:
+    """How a picture's candidates are chosen between: by the class that is given, or else that it is filed under."""
+    label = settings.label or class_folder(picture)
+    if label is None:
+        raise UserError(f"{picture} lies in no class folder, so its class is not known", allowed="--label CLASS")
+    model = _classifier(str(settings.model), device=device_at(device, settings.device))
+    return most_needed(model, model.labels.index(label))

@@ -14,7 +14,7 @@ from unswayed.files.downloads import quick_hub
 from unswayed.scene import MaskOrigin, Scene
 
 from . import Box, Segmenter, open_segmenter
-from .confidence import NO_EDGE, edge_contrast, mask_confidence
+from .confidence import NO_EDGE, Confidence, edge_contrast, mask_confidence
 from .sam2 import PromptedSegmenter, box_of, has_runtime, mask_in_box, missing_files, network_input, overlap
 
 Choice = Callable[[np.ndarray, np.ndarray], int]
@@ -38,15 +38,22 @@ def segment(image: np.ndarray, box: Box | None = None, segmenter: str = "grabcut
 def segmented(scene_id: str, image: np.ndarray, label: int | None, segmenter: str, box: Box | None = None) -> Scene:
     """A scene with a mask made by a segmenter, and a note about it with its confidence."""
     try:
-        region = None if box is None else checked_box(box, image.shape)
-        mask, agreement = with_agreement(open_segmenter(segmenter), image, region)
-        require_object(image, mask, segmenter)
+        mask, confidence = trusted_mask(image, open_segmenter(segmenter), segmenter, box)
     except BadPicture as error:
         raise BadPicture(f"{scene_id}: {error.given}", allowed=error.allowed) from None
     prompt = "the center prior" if box is None else "the box " + ",".join(map(str, box))
-    confidence = mask_confidence(image, mask, agreement).value
-    origin = MaskOrigin(f"{segmenter} from {prompt}", round(confidence, 4))
+    origin = MaskOrigin(f"{segmenter} from {prompt}", round(confidence.value, 4))
     return Scene(scene_id, image, mask, label, notes=(str(origin),), mask_origin=origin)
+
+
+def trusted_mask(
+    image: np.ndarray, segmenter: Segmenter, name: str, box: Box | None = None, choose: Choice | None = None
+) -> tuple[np.ndarray, Confidence]:
+    """The mask of the object in a photograph and how far it can be trusted; name: of what found it, for an error."""
+    region = None if box is None else checked_box(box, image.shape)
+    mask, agreement = with_agreement(segmenter, image, region, choose)
+    require_object(image, mask, name)
+    return mask, mask_confidence(image, mask, agreement)
 
 
 def with_agreement(

@@ -175,7 +175,13 @@ class ChatServer:
                 return known
         # Pixels alone, without the name or the notes of the file that they came from.
         png = cv2.imencode(".png", cv2.cvtColor(shown.pixels, cv2.COLOR_RGB2BGR))[1].tobytes()
-        reply = self._ask(png, prompt)
+        for attempt in range(ATTEMPTS):
+            reply, seconds = self._attempt(png, prompt, attempt)
+            if seconds is None or attempt == ATTEMPTS - 1:
+                break
+            self._pause(seconds)
+        if reply.outcome == "unreachable":
+            raise UserError(f"{self.url} cannot be reached: {reply.text}", run="the same command, which goes on")
         if reply.outcome not in NOT_STORED:
             without = sorted(self.dropped)
             write_json(path, {**vars(reply), "without": without, "model": self.model, "url": self.url})
@@ -184,16 +190,6 @@ class ChatServer:
     def estimate(self, prompt: str) -> int:
         """About how many tokens one question and its reply take."""
         return PICTURE_TOKENS + len(prompt) // 4 + 8
-
-    def _ask(self, png: bytes, prompt: str) -> Reply:
-        for attempt in range(ATTEMPTS):
-            reply, seconds = self._attempt(png, prompt, attempt)
-            if seconds is None or attempt == ATTEMPTS - 1:
-                break
-            self._pause(seconds)
-        if reply.outcome == "unreachable":
-            raise UserError(f"{self.url} cannot be reached: {reply.text}", run="the same command, which goes on")
-        return reply
 
     def _attempt(self, png: bytes, prompt: str, attempt: int) -> tuple[Reply, float | None]:
         """The reply to one request, and after how many seconds it is worth repeating; None if it is not."""

@@ -17,7 +17,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import torch
 from torch import nn
 
 from unswayed.errors import UserError, check_known, first_line, need
-from unswayed.files.records import read_object
+from unswayed.files.records import checked, read_object
 from unswayed.files.whole import Json, sha256, write_bytes, write_json
 from unswayed.jobs import choose_device
 from unswayed.labels import LabelSpace
@@ -41,16 +41,29 @@ from .transforms import COMMON, Transform, transform_from
 from .wrappers import LogProbabilities
 
 LAYOUTS, SCORES = ("NCHW", "NHWC"), ("logits", "probabilities")
-_KINDS = {
-    "transform": Json | None,
-    "labels": str | list[str] | Json | None,
-    **dict.fromkeys(("label_offset", "output", "batch"), int | str | None),
-    **dict.fromkeys(("layout", "scores"), str | None),
-}
-SETTINGS = tuple(_KINDS)
-Settings = Json  # of a file beside a model
+MOST = 1_000_000  # of a number in a file beside a model
 Shape = Sequence[object]
 Output = np.ndarray | torch.Tensor
+Wanted = int | str | list[str] | None  # an output, the first if None; several, all of them if the list is empty
+
+
+@dataclass(frozen=True)
+class FileSettings:
+    """What the file beside a classifier may state. label_offset: outputs before that of the first class; output: the
+    one with the logits, the first by default; batch: how many pictures are run at a time."""
+
+    transform: Json | None = None
+    labels: str | list[str] | Json | None = None
+    label_offset: int | None = None
+    output: int | str | None = None
+    batch: int | None = None
+    layout: str | None = None
+    scores: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("label_offset", self.label_offset, 0), ("batch", self.batch, 1)):
+            if value is not None and not least <= value < MOST:
+                raise UserError(f"{name} is {value}", allowed=f"a whole number, {least} to {MOST - 1:,}")
 
 
 @dataclass(frozen=True)
@@ -76,13 +89,14 @@ class Runtime:
         return layout
 
 
-def load_file(
-    spec: Spec, load: Callable[[Path, Settings, str], Runtime], settings: Settings, device: str
-) -> tuple[Runtime, str]:
+Load = Callable[[Path, Wanted, str], Runtime]
+
+
+def load_file(spec: Spec, load: Load, output: Wanted, device: str) -> tuple[Runtime, str]:
     """The file that `spec` names, opened, and the SHA-256 of the model in it and in the files beside it."""
     path = spec.file()
     try:
-        runtime = load(path, settings, device)
+        runtime = load(path, output, device)
     except UserError:
         raise
     except Exception as error:
@@ -95,14 +109,14 @@ def open_deployed(
     spec: Spec,
     labels: LabelSpace | None = None,
     *,
-    load: Callable[[Path, Settings, str], Runtime],
+    load: Load,
     gpu: bool = False,
     device: str | None = None,
     precision: str | None = None,
 ) -> Classifier:
     """The classifier in the file that `spec` names, without gradients and without a heat layer.
 
-    load(path, settings, device): opens the file. gpu: whether the runtime can use one.
+    load(path, output, device): opens the file. gpu: whether the runtime can use one.
     """
     spec.check_options("label_offset", "layout", "output", "scores", "batch", *COMMON)
     path = spec.file()
@@ -110,11 +124,11 @@ def open_deployed(
     device = str(choose_device(device)) if gpu else device or "cpu"
     if not gpu and torch.device(device).type != "cpu":
         raise UserError(f"{spec.kind}: models run on the CPU, not on {device!r}", allowed="--device cpu")
-    runtime, digest = load_file(spec, load, settings, device)
+    runtime, digest = load_file(spec, load, settings.output, device)
     module = _RuntimeModule(runtime, settings, len(space), str(spec))
     used = {"label_offset": module.offset, "layout": module.layout, "output": runtime.output}
     used |= {"scores": module.scores} if module.scores != "logits" else {}
-    used |= {"batch": module.fixed} if settings["batch"] else {}
+    used |= {"batch": settings.batch} if settings.batch else {}
     return Classifier(
         LogProbabilities(module) if module.scores == "probabilities" else module,
         transform,
@@ -127,33 +141,34 @@ def open_deployed(
     )
 
 
-def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, Settings]:
+def read_sidecar(path: Path, spec: Spec) -> tuple[Transform, LabelSpace, FileSettings]:
     """The transform, the classes and the settings in FILE.json, overridden by the options of `spec`.
 
     A model without a stated transform is refused.
     """
-    file = beside(path)
-    settings = read_object(file, _KINDS) if file.is_file() else {}
-    check_known(f"setting in {file.name}", settings, SETTINGS)
-    settings |= {name: spec.options[name] for name in SETTINGS if name in spec.options}
-    stated = set(spec.options) | set(settings.get("transform") or {})
-    if not {"crop", "mean", "std"} <= stated:
+    stated, where = stated_beside(path, spec, FileSettings)
+    settings = checked(FileSettings, stated, where, strict=False)
+    missing = sorted({"crop", "mean", "std"} - {*spec.options, *(settings.transform or {})})
+    if missing:
         example = {"transform": Transform().to_json(), "labels": "imagenet-1k", "label_offset": 0}
         raise UserError(
-            f"it is not known how to prepare pictures for {path.name}: "
-            f"{', '.join(sorted({'crop', 'mean', 'std'} - stated))} are not stated",
+            f"it is not known how to prepare pictures for {path.name}: {', '.join(missing)} are not stated",
             allowed=f"a file {path.name}.json like {example}, or {spec.kind}:{path}?resize=256&crop=224&mean=…&std=…",
         )
-    settings["label_offset"] = _whole(settings, "label_offset", 0) or 0
-    settings["batch"] = _whole(settings, "batch", 1)
-    space = read_labels(settings.get("labels") or "imagenet-1k")
-    return transform_from(spec.options, as_transform(settings.get("transform") or {})), space, settings
+    transform = transform_from(spec.options, as_transform(settings.transform or {}))
+    return transform, read_labels(settings.labels or "imagenet-1k"), settings
 
 
-def beside(path: Path) -> Path:
-    """The JSON file of a model: FILE.onnx.json, or else FILE.json."""
+def stated_beside(path: Path, spec: Spec, *kinds: type) -> tuple[Json, str]:
+    """What FILE.onnx.json, or else FILE.json, states of the fields of these classes, overridden by the options of
+    `spec`; and what names it in an error."""
     named = path.with_name(path.name + ".json")
-    return named if named.is_file() else path.with_suffix(".json")
+    file = named if named.is_file() else path.with_suffix(".json")
+    stated = read_object(file) if file.is_file() else {}
+    names = [setting.name for kind in kinds for setting in fields(kind)]
+    check_known(f"setting in {file.name}", stated, names)
+    options = {name: text for name, text in spec.options.items() if name in names}
+    return stated | options, str(file if file.is_file() else spec)
 
 
 def write_sidecar(path: str | Path, model: Classifier, **settings: object) -> None:
@@ -192,15 +207,14 @@ def export_onnx(model: Classifier, path: str | Path) -> None:
 class _RuntimeModule(nn.Module):
     """A runtime as a module: (N, 3, h, w) float32 -> (N, classes) float32."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, classes: int, name: str) -> None:
+    def __init__(self, runtime: Runtime, settings: FileSettings, classes: int, name: str) -> None:
         super().__init__()
         self.runtime, self.classes, self.name = runtime, classes, name
-        self.layout = runtime.layout(settings.get("layout"))
-        self.scores = str(settings.get("scores") or "logits")
+        self.layout, self.offset = runtime.layout(settings.layout), settings.label_offset or 0
+        self.scores = settings.scores or "logits"
         check_known("kind of scores", [self.scores], SCORES)
-        self.offset = int(settings["label_offset"])
         # A dynamically quantized network finds its ranges in the batch: with one picture, each is treated alone.
-        self.fixed = settings["batch"]
+        self.fixed = settings.batch
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         if self.layout == "NHWC":
@@ -238,21 +252,8 @@ def in_batches(runtime: Runtime, pixels: torch.Tensor, size: int | None, name: s
     return answers
 
 
-def _whole(settings: Settings, name: str, least: int) -> int | None:
-    """A whole number among the settings, None if it is not stated."""
-    value = settings.get(name)
-    if value is None:
-        return None
-    text = str(value)
-    if not (text.isdecimal() and len(text) < 7) or int(text) < least:
-        raise UserError(f"{name} is {text[:40]!r}", allowed=f"a whole number, {least} or more")
-    return int(text)
-
-
 # How a protobuf states where a tensor's bytes are: the pair ("location", FILE), the name's length in one or two bytes.
 _LOCATION = re.compile(rb"\x0a\x08location\x12([\x01-\x7f]|[\x80-\xff][\x01-\x7f])")
-
-
 _ONNX_KINDS = {"tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(float16)": np.float16}
 
 
@@ -263,9 +264,9 @@ def _as_kind(values: np.ndarray, kind: np.dtype) -> np.ndarray:
     return values.astype(kind, copy=False)
 
 
-def load_onnx(path: Path, settings: Settings, device: str) -> Runtime:
+def load_onnx(path: Path, output: Wanted, device: str) -> Runtime:
     session = open_session(path, kind="model")
-    outputs = _outputs(settings, [port.name for port in session.get_outputs()])
+    outputs = _outputs(output, [port.name for port in session.get_outputs()])
     entry = session.get_inputs()[0]
     kind = np.dtype(_ONNX_KINDS.get(entry.type, np.float32))
 
@@ -286,7 +287,7 @@ def _files_beside(path: Path) -> tuple[Path, ...]:
     return tuple(path.parent / name for name in sorted(names) if (path.parent / name).is_file())
 
 
-def load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
+def load_openvino(path: Path, output: Wanted, device: str) -> Runtime:
     import openvino
 
     core = openvino.Core()
@@ -294,7 +295,7 @@ def load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
     hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": torch.get_num_threads()}
     compiled = core.compile_model(core.read_model(str(path)), "CPU", hints)
     names = [port.any_name if port.names else str(number) for number, port in enumerate(compiled.outputs)]
-    outputs = _outputs(settings, names)
+    outputs = _outputs(output, names)
     shape = [side.get_length() if side.is_static else None for side in compiled.inputs[0].partial_shape]
     ports = [compiled.outputs[names.index(output)] for output in outputs]
 
@@ -307,7 +308,7 @@ def load_openvino(path: Path, settings: Settings, device: str) -> Runtime:
     return Runtime(run, f"openvino {openvino.__version__.partition('-')[0]}", shape, outputs[0], further)
 
 
-def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
+def load_tflite(path: Path, output: Wanted, device: str) -> Runtime:
     """LiteRT; integer inputs and outputs are scaled as the file states."""
     from ai_edge_litert.interpreter import Interpreter
 
@@ -315,7 +316,7 @@ def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
     interpreter.allocate_tensors()
     [entry, *_] = interpreter.get_input_details()
     ports = {port["name"]: port for port in interpreter.get_output_details()}
-    outputs = _outputs(settings, list(ports))
+    outputs = _outputs(output, list(ports))
 
     def read(port: Json) -> Output:
         answer = interpreter.get_tensor(port["index"])
@@ -337,26 +338,25 @@ def load_tflite(path: Path, settings: Settings, device: str) -> Runtime:
     return Runtime(run, f"ai-edge-litert {version('ai-edge-litert')}", shape, outputs[0])
 
 
-def _load_torchscript(path: Path, settings: Settings, device: str) -> Runtime:
+def _load_torchscript(path: Path, output: Wanted, device: str) -> Runtime:
     with warnings.catch_warnings():
         # torch deprecates TorchScript in favor of torch.export; the files that people deployed must still open.
         warnings.simplefilter("ignore")
-        return _torch_runtime(torch.jit.load(str(path), map_location=device).eval(), settings)
+        return _torch_runtime(torch.jit.load(str(path), map_location=device).eval(), output)
 
 
-def _load_pt2(path: Path, settings: Settings, device: str) -> Runtime:
+def _load_pt2(path: Path, output: Wanted, device: str) -> Runtime:
     from torch.export.passes import move_to_device_pass
 
     logging.getLogger("torch.export").setLevel(logging.CRITICAL)  # it prints a traceback of its own for a damaged file
     program = move_to_device_pass(torch.export.load(str(path)), device)
     entry = program.graph_signature.user_inputs[0]
     [node] = [node for node in program.graph.nodes if node.name == entry]
-    return _torch_runtime(program.module(), settings, list(node.meta["val"].shape))
+    return _torch_runtime(program.module(), output, list(node.meta["val"].shape))
 
 
-def _torch_runtime(module: Callable[[torch.Tensor], object], settings: Settings, shape: Shape | None = None) -> Runtime:
+def _torch_runtime(module: Callable[[torch.Tensor], object], output: Wanted, shape: Shape | None = None) -> Runtime:
     """A torch module; of several outputs, a mapping's key or a sequence's number is `output`, the first by default."""
-    output = settings.get("output")
 
     def run(pixels: torch.Tensor) -> Sequence[Output]:
         answer = module(pixels)
@@ -366,15 +366,14 @@ def _torch_runtime(module: Callable[[torch.Tensor], object], settings: Settings,
             allowed = "a tensor, a tuple or a dict of tensors"
             raise UserError(f"the model returns a {type(answer).__name__}", allowed=allowed)
         ports = answer if isinstance(answer, Mapping) else {str(number): part for number, part in enumerate(answer)}
-        return [ports[name] for name in _outputs(settings, list(ports))]
+        return [ports[name] for name in _outputs(output, list(ports))]
 
     return Runtime(run, f"torch {torch.__version__}", shape, str(output or ""))
 
 
-def _outputs(settings: Settings, names: list[str]) -> list[str]:
-    """The outputs of the model that the settings name, the first by default; all of them if that is `...`."""
-    stated = settings.get("output")
-    chosen = names if stated is ... else list(stated) if isinstance(stated, list) else [str(stated or names[0])]
+def _outputs(wanted: Wanted, names: list[str]) -> list[str]:
+    """The outputs of the model that are wanted."""
+    chosen = wanted or names if isinstance(wanted, list) else [str(wanted or names[0])]
     check_known("output", chosen, names)
     return chosen
 

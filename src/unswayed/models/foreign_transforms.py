@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from unswayed.errors import UserError
 from unswayed.files.whole import Json
 
@@ -19,14 +21,15 @@ Config = Json  # of a library
 _NAMES = {number: name for name, number in INTERPOLATIONS.items()}
 
 
-def as_transform(value: object) -> Transform:
+def as_transform(value: Any) -> Transform:
     """`value` as a Transform: one already, its JSON, a torchvision preset, or a Compose of resize, crop, normalize."""
     if isinstance(value, Transform):
         return value
     if isinstance(value, Mapping):
         return Transform.from_json(dict(value))
-    if hasattr(value, "crop_size") and hasattr(value, "resize_size"):
-        return from_preset(value)
+    if hasattr(value, "crop_size") and hasattr(value, "resize_size"):  # a preset: `weights.transforms()`
+        mean, std, name = tuple(value.mean), tuple(value.std), interpolation_name(value.interpolation)
+        return Transform(value.resize_size[0], value.crop_size[0], name, mean, std)
     if hasattr(value, "transforms"):
         return _from_compose(value)
     raise UserError(
@@ -34,12 +37,6 @@ def as_transform(value: object) -> Transform:
         allowed="unswayed.models.Transform(resize=…, crop=…, mean=…, std=…), its JSON, a torchvision preset, or a "
         "torchvision Compose of Resize, CenterCrop, ToTensor and Normalize",
     )
-
-
-def from_preset(preset: Any) -> Transform:
-    """A torchvision weight's own preset (`weights.transforms()`)."""
-    interpolation, mean, std = interpolation_name(preset.interpolation), tuple(preset.mean), tuple(preset.std)
-    return Transform(preset.resize_size[0], preset.crop_size[0], interpolation, mean, std)
 
 
 def _from_compose(compose: Any) -> Transform:
@@ -97,20 +94,20 @@ def from_processor(config: Config) -> Transform:
         )
     # MobileViT takes unnormalized numbers in [0, 1], although its dict may state a mean.
     normalized = kind != "MobileViT" and config.get("do_normalize", True)
-    spread = _each(config.get("image_std") or IMAGENET_STD)
-    mean = _each(config.get("image_mean") or IMAGENET_MEAN) if normalized else (0.0,) * 3
-    std = spread if normalized else (1.0,) * 3
+    spread = np.array(config.get("image_std") or IMAGENET_STD, float)
+    mean: Any = np.array(config.get("image_mean") or IMAGENET_MEAN, float) if normalized else np.zeros(3)
+    std: Any = spread if normalized else np.ones(3)
     if kind == "EfficientNet" and config.get("rescale_offset"):
-        mean = _each([value + 1 for value in mean])
+        mean = mean + 1
     if kind == "EfficientNet" and config.get("include_top"):
-        std = _each([value * again for value, again in zip(std, spread, strict=True)])
+        std = std * spread
     resample = config.get("resample")
     return Transform(
         int(resize),
         int(crop),
         interpolation_name(2 if resample is None else resample),
-        mean,
-        std,
+        mean.tolist(),
+        std.tolist(),
         fit,
         scale=round(float(config.get("rescale_factor", 1 / 255)) * 255, 6) if config.get("do_rescale", True) else 255.0,
         channels="BGR" if config.get("do_flip_channel_order") else "RGB",
@@ -146,12 +143,6 @@ def interpolation_name(value: object) -> str:
     """`bicubic` from PIL's number, torchvision's enum or a name."""
     value = getattr(value, "value", value)
     return _NAMES.get(value, "bilinear") if isinstance(value, int) else str(value).split(",")[0].strip().lower()
-
-
-def _each(value: float | Sequence[float]) -> tuple[float, float, float]:
-    """Three numbers; a library may also give one for all channels."""
-    red, green, blue = value if isinstance(value, Sequence) else (value,) * 3
-    return float(red), float(green), float(blue)
 
 
 def _square(size: int | Sequence[int]) -> int:

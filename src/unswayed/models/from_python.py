@@ -143,24 +143,19 @@ def _helpers(path: Path) -> dict[str, set[Path]]:
     helpers: dict[str, set[Path]] = {}
     queue = [path]
     while queue:
-        for name in _imported(queue.pop()):
+        try:
+            nodes = list(ast.walk(ast.parse(queue.pop().read_bytes())))
+        except (SyntaxError, ValueError):  # no valid Python, which running it will show
+            continue
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
+        for name in {name.partition(".")[0] for name in names}:
             file, folder = path.parent / f"{name}.py", path.parent / name
             files = {file} if file.is_file() else set(folder.rglob("*.py")) if folder.is_dir() else set()
             if files and name not in helpers and path not in files:
                 helpers[name] = files
                 queue += files
     return helpers
-
-
-def _imported(path: Path) -> set[str]:
-    """The top-level names of what a file imports; none if it is not valid Python, which running it will show."""
-    try:
-        nodes = list(ast.walk(ast.parse(path.read_bytes())))
-    except (SyntaxError, ValueError):
-        return set()
-    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level]
-    return {name.partition(".")[0] for name in names}
 
 
 def _digest(files: Iterable[Path]) -> str:

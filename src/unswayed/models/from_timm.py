@@ -33,7 +33,7 @@ from .classifier import Classifier, assumed, classifier_of
 from .foreign_transforms import from_timm
 from .label_mapping import labels_from, unnamed
 from .transforms import COMMON, IMAGENET_MEAN, IMAGENET_STD
-from .weights import best_names, classes_in, load_foreign, read_state, unavailable
+from .weights import available, best_names, classes_in, load_foreign, read_state
 
 OWN = ("checkpoint", "weights", *COMMON)
 REMOTE = ("hf-hub:", "hf_hub:", "local-dir:")
@@ -60,12 +60,8 @@ def open_timm(spec: Spec, labels: LabelSpace | None = None, **where: str | None)
         module = _created(spec, keywords)
     else:
         _check_pretrained(spec.name)
-        try:
+        with available(spec):
             module = _created(spec, keywords, pretrained=True)
-        except UserError:
-            raise
-        except Exception as error:
-            raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
     transform = from_timm(resolve_model_data_config(module))
     space = labels_from(spec.options, outputs=module.num_classes) or label_space(module)
     origin = {"library": f"timm {timm.__version__}", "architecture": module.pretrained_cfg.get("architecture")}
@@ -99,8 +95,9 @@ def _created(spec: Spec, keywords: dict[str, Any], **more: Any) -> Any:
             raise
         taken = inspect.signature(type(timm.create_model(spec.name, pretrained=False))).parameters
         raise unknown(f"option of timm:{spec.name}", named[1], sorted({*OWN, *taken})) from None
-    except OSError as error:  # also without its own weights, a network may need those of a part
-        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    except OSError:  # also without its own weights, a network may need those of a part
+        with available(spec):
+            raise
     except (AssertionError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         if not keywords or more.get("pretrained"):
             raise

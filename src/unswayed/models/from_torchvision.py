@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from unswayed.errors import UserError, check_known, unknown
@@ -20,12 +21,12 @@ from unswayed.labels import LabelSpace, imagenet
 from unswayed.specs import Spec
 
 from .classifier import Classifier, assumed, classifier_of
-from .foreign_transforms import from_preset
+from .foreign_transforms import as_transform
 from .label_mapping import imagenet_or, labels_from, unnamed
 from .libraries import torchvision
 from .opening import MODELS
 from .transforms import COMMON, Transform
-from .weights import classes_in, load_foreign, read_state, unavailable
+from .weights import available, classes_in, load_foreign, read_state
 
 AUXILIARY = {"googlenet": ("aux1", "aux2"), "inception_v3": ("AuxLogits",)}
 
@@ -40,26 +41,15 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
     weights: Any = None
     settings: dict[str, object] = {}
     if tag or not checkpoint:
-        enum = torchvision.models.get_model_weights(name)
-        tags = [member.name for member in enum]
-        if tag and tag.upper() not in tags:
-            raise unknown(f"weight of {name}", tag, tags)
-        weights = enum[tag.upper()] if tag else enum.DEFAULT
+        weights = published(name, tag)
         space = imagenet_or("torchvision", weights.meta["categories"])
-        transform = from_preset(weights.transforms())
+        transform = as_transform(weights.transforms())
         if name.startswith("vit_"):
             settings = {"image_size": weights.meta["min_size"][0]}
     if name in AUXILIARY:
         # These two were trained with a mean and standard deviation of 0.5, and undo ImageNet's in the network.
         settings = {"init_weights": False, "transform_input": weights is not None}
-    if checkpoint:
-        state = read_state(checkpoint)
-    else:
-        try:
-            # The library's loader would unpickle, which is not needed, since the files hold only tensors.
-            state = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
-        except Exception as error:
-            raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    state = state_of(spec, weights)
     module: Any = build(name, len(space), settings)
     # The output of every torchvision network comes from its last layer; SqueezeNet's is a convolution.
     last = [name for name, part in module.named_modules() if isinstance(part, (nn.Linear, nn.Conv2d))][-1]
@@ -76,6 +66,23 @@ def open_torchvision(spec: Spec, labels: LabelSpace | None = None, **where: str 
     origin = {"library": f"torchvision {torchvision.__version__}", "architecture": name}
     origin |= {} if weights else assumed(spec, transform, "torchvision's usual one")
     return classifier_of(spec, module, transform, named, where, origin | ({"settings": settings} if settings else {}))
+
+
+def published(name: str, tag: str) -> Any:
+    """The weights of a network of torchvision with that tag, its default ones without a tag."""
+    weights = torchvision.models.get_model_weights(name)
+    if tag and tag.upper() not in weights.__members__:
+        raise unknown(f"weight of {name}", tag, [member.name for member in weights])
+    return weights[tag.upper()] if tag else weights.DEFAULT
+
+
+def state_of(spec: Spec, weights: Any) -> dict[str, torch.Tensor]:
+    """The tensors of the checkpoint that `spec` names, otherwise of these weights of torchvision."""
+    with available(spec):
+        if checkpoint := spec.options.get("checkpoint"):
+            return read_state(checkpoint)
+        # The library's loader would unpickle, which is not needed, since the files hold only tensors.
+        return weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
 
 
 def classifiers() -> list[str]:

@@ -23,7 +23,7 @@ from .label_mapping import imagenet_or, labels_from
 from .local_chat import is_vision_language, open_local_chat
 from .transforms import COMMON, Transform
 from .vision_language import VisionLanguageModel
-from .weights import unavailable
+from .weights import available
 from .zero_shot import PROMPTS, TowerWithHead, class_embeddings, class_names, templates_of, zero_shot
 
 # Mean difference in 255 levels: a resize in floating point differs from one in bytes by 0.3, another mean by 0.6.
@@ -35,21 +35,17 @@ def open_transformers(
     spec: Spec, labels: LabelSpace | None = None, **where: str | None
 ) -> Classifier | VisionLanguageModel:
     """A model of the transformers library under its own image processor."""
-    try:
+    with available(spec, HELP):
         # Without the argument a folder that brings its own code would ask at the terminal whether to run it.
         config = transformers.AutoConfig.from_pretrained(spec.name, trust_remote_code=False)
-    except Exception as error:
-        raise unavailable(str(spec), error, HELP) from error
     if is_vision_language(config):
         return open_local_chat(spec, config, labels, **where)
     spec.check_options(*PROMPTS, *COMMON)
-    try:
+    with available(spec, HELP):
         processor = transformers.AutoImageProcessor.from_pretrained(spec.name, trust_remote_code=False)
         is_zero_shot = hasattr(config, "vision_config") and hasattr(config, "text_config")
         loader = transformers.AutoModel if is_zero_shot else transformers.AutoModelForImageClassification
         network = loader.from_pretrained(spec.name, trust_remote_code=False).eval()
-    except Exception as error:
-        raise unavailable(str(spec), error, HELP) from error
     transform = _transform(spec, processor)
     if is_zero_shot:
         space = labels_from(spec.options, labels) or imagenet()

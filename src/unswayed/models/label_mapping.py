@@ -240,27 +240,23 @@ def _check_groups(model: LabelSpace, target: LabelSpace, groups: Groups) -> None
 
 
 def _by_names(model: LabelSpace, target: LabelSpace) -> list[tuple[int, ...]]:
-    by_wnid = {wnid: index for index, wnid in enumerate(model.wnids)}
-    exact = {name: index for index, name in reversed(list(enumerate(model.classes)))}
-    by_name: dict[str, int] = {}
-    for index, name in enumerate(model.classes):
-        by_name.setdefault(plain(name), index)
-    for index, name in enumerate(model.classes):
-        for synonym in name.split(","):
-            by_name.setdefault(plain(synonym), index)
+    """The class of the model that each of the target's means: by WNID, by the name as written, or by a synonym."""
+    written: dict[str, int] = {}
+    spoken: dict[str, int] = {}
+    for index, name in (*enumerate(model.wnids), *enumerate(model.classes)):
+        written.setdefault(name, index)
+    synonyms = [(index, synonym) for index, name in enumerate(model.classes) for synonym in name.split(",")]
+    for index, name in (*enumerate(model.classes), *synonyms):
+        spoken.setdefault(plain(name), index)
+    spoken.pop("", None)  # of a name without letters
     # A folder named by WNID is a class named by WNID; its meaning is known from ImageNet's list.
     wnid_of = dict(zip(map(plain, imagenet().classes), imagenet().wnids, strict=True)) if not target.wnids else {}
     name_of = dict(zip(imagenet().wnids, imagenet().classes, strict=True))
     members: list[tuple[int, ...]] = []
-    for index, name in enumerate(target.classes):
-        wnid = target.wnids[index] if target.wnids else (name if name in name_of else "")
-        names = [plain(name), *(plain(synonym) for synonym in name.split(",")), plain(name_of.get(wnid, ""))]
-        member = by_wnid.get(wnid, by_wnid.get(name, exact.get(name)))
-        if member is None:
-            member = next((by_name[known] for known in names if known and known in by_name), None)
-        if member is None:
-            member = by_name.get(plain(wnid_of.get(plain(name), "") or "-"))
-        members.append(() if member is None else (member,))
+    for name, wnid in zip(target.classes, target.wnids or target.classes, strict=True):
+        forms = [name, *name.split(","), name_of.get(wnid, ""), wnid_of.get(plain(name), "")]
+        same = [written.get(wnid), written.get(name), *(spoken.get(plain(form)) for form in forms)]
+        members.append(tuple(index for index in same if index is not None)[:1])
     return members
 
 

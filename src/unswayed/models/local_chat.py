@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 from PIL import Image
@@ -17,7 +18,7 @@ from unswayed.specs import Spec
 
 from .questions import Reply, Shown
 from .vision_language import ALTERNATIVES, OPTIONS, VisionLanguageModel, sampling, vision_language_model
-from .weights import unavailable, weights_hash
+from .weights import available, weights_hash
 
 _TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -33,13 +34,11 @@ def open_local_chat(spec: Spec, config: Any, labels: LabelSpace | None, **where:
     device = str(choose_device(where.get("device")))
     precision = where.get("precision") or ("bf16" if device.startswith("cuda") else "fp32")
     settings = sampling(spec)
-    try:
+    with available(spec, "give the folder of a vision-language model"):
         processor = transformers.AutoProcessor.from_pretrained(spec.name, trust_remote_code=False)
         network = transformers.AutoModelForImageTextToText.from_pretrained(
             spec.name, trust_remote_code=False, dtype=_TYPES[precision]
         )
-    except Exception as error:
-        raise unavailable(str(spec), error, "give the folder of a vision-language model") from error
     origin = {
         "library": f"transformers {transformers.__version__}",
         "architecture": config.model_type,
@@ -82,7 +81,9 @@ class LocalChat:
         tokenizer = getattr(self.processor, "tokenizer", self.processor)
         # Some models return the prompt as well.
         new = made.sequences[0][-len(made.logits) :].tolist()
-        ends = set(_listed(self.network.generation_config.eos_token_id)) | set(_listed(tokenizer.eos_token_id))
+        # Either is a number, several, or None.
+        stops = self.network.generation_config.eos_token_id, tokenizer.eos_token_id
+        ends = set(np.hstack(stops).tolist())
         ended = bool(new) and new[-1] in ends
         logarithms = [torch.log_softmax(logits[0].float(), -1) for logits in made.logits]
         stated = [
@@ -110,7 +111,3 @@ class LocalChat:
             )
         except (TypeError, ValueError) as error:
             raise UserError(f"the processor of the model takes no picture in a conversation: {error}") from error
-
-
-def _listed(value: int | list[int] | None) -> list[int]:
-    return [] if value is None else value if isinstance(value, list) else [value]

@@ -9,7 +9,7 @@ decoding: its output is a map of classes, or of a score for each class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,19 @@ import numpy as np
 import torch
 
 from unswayed.errors import UserError, check_known
-from unswayed.files.records import checked, read_object
+from unswayed.files.records import checked
 from unswayed.files.whole import Json
 from unswayed.labels import LabelSpace, Task
 from unswayed.specs import Spec
 
 from .box_decoding import DECODINGS, BoxFormat, suppressed
-from .deployed import Runtime, beside, in_batches, load_file, load_onnx, load_openvino, load_tflite
+from .deployed import Load, Runtime, in_batches, load_file, load_onnx, load_openvino, load_tflite, stated_beside
 from .label_mapping import read_labels
 from .objects import SCORE, Inputs, ObjectModel
 from .opening import MODELS
 
-NMS = 0.45  # the IoU above which the less certain of two boxes of a class is dropped
 # The kind of model with the same library, and what opens the file.
-LOADERS: dict[str, tuple[str, Callable[..., Runtime]]] = {
+LOADERS: dict[str, tuple[str, Load]] = {
     ".onnx": ("onnx", load_onnx),
     ".tflite": ("tflite", load_tflite),
     ".xml": ("openvino", load_openvino),
@@ -72,19 +71,21 @@ def open_object_file(
     stated, settings, where = read_settings(path, spec)
     library, load = LOADERS[path.suffix.lower()]
     MODELS.require(library)
-    runtime, digest = load_file(spec, load, {"output": settings.outputs or ...}, "cpu")
+    runtime, digest = load_file(spec, load, settings.outputs or [], "cpu")
     layout, wide, high = _input_of(runtime, settings, path.name)
     inputs = checked(Inputs, {**stated, "width": wide, "height": high}, where, strict=False)
     run = _Run(runtime, layout, (wide, high), str(spec), settings)
-    find = run.detect if task == "detect" else run.segment
+    # The settings besides the preprocessing that determine the answers.
+    names = ("label_offset", "decoding", "box_format", "shares", "nms", "outputs")
+    used = {name: value for name in names if (value := getattr(settings, name)) is not None}
     return ObjectModel(
-        find,
+        run.detect if task == "detect" else run.segment,
         read_labels(settings.labels),
         task,
         str(spec),
         inputs,
         settings.score if task == "detect" else 0.0,
-        origin={"library": runtime.library, "file": str(path), "settings": run.stated()},
+        origin={"library": runtime.library, "file": str(path), "settings": {"layout": layout, **used}},
         fixed_hash=digest,
         nbytes=path.stat().st_size,
         leading=settings.label_offset if task == "segment" else 0,
@@ -94,16 +95,13 @@ def open_object_file(
 def read_settings(path: Path, spec: Spec) -> tuple[Json, ObjectSettings, str]:
     """The settings in FILE.json, overridden by the options of `spec`: all as they are stated, those that are not of the
     input, and what names them in an error."""
-    file = beside(path)
-    stated = read_object(file, {}) if file.is_file() else {}
-    names = [setting.name for kind in (ObjectSettings, Inputs) for setting in fields(kind)]
-    check_known(f"setting in {file.name}", stated, names)
-    check_known(f"option of {spec.kind}:", spec.options, names)
+    kinds = ObjectSettings, Inputs
+    stated, where = stated_beside(path, spec, *kinds)
+    spec.check_options(*(setting.name for kind in kinds for setting in fields(kind)))
     stated |= {name: {"yes": True, "no": False}.get(text, text) for name, text in spec.options.items()}
     for name, count in (("outputs", 1), ("mean", 3), ("std", 3)):
         if not isinstance(values := stated.get(name, []), list):
             stated[name] = str(values).split(",") if "," in str(values) else [values] * count
-    where = str(file) if file.is_file() else str(spec)
     settings = checked(ObjectSettings, stated, where, strict=False)
     if spec.kind == "detector" and settings.decoding is None:
         raise UserError(
@@ -139,12 +137,6 @@ class _Run:
     name: str
     settings: ObjectSettings
 
-    def stated(self) -> Json:
-        """The settings besides the preprocessing that determine the answers, for the card."""
-        names = ("label_offset", "decoding", "box_format", "shares", "nms", "outputs")
-        values = {name: getattr(self.settings, name) for name in names}
-        return {"layout": self.layout, **{name: value for name, value in values.items() if value is not None}}
-
     def outputs(self, pictures: Sequence[np.ndarray], size: int | None) -> list[list[np.ndarray]]:
         """The network's outputs of each picture."""
         pixels = torch.from_numpy(np.stack(pictures))
@@ -154,14 +146,12 @@ class _Run:
     def detect(self, pictures: Sequence[np.ndarray]) -> list[Any]:
         settings = self.settings
         decoding = DECODINGS[str(settings.decoding)]
-        format, shares = settings.box_format or decoding.format, settings.shares
-        shares = decoding.shares if shares is None else shares
-        overlap = (NMS if decoding.suppress else 0) if settings.nms is None else settings.nms
+        overlap = decoding.overlap if settings.nms is None else settings.nms
         answers = []
         # Lists of boxes have no dimension for the pictures of a batch in common.
-        for outputs in self.outputs(pictures, 1 if not decoding.suppress else None):
+        for outputs in self.outputs(pictures, None if decoding.overlap else 1):
             try:
-                detections = decoding.read(outputs, self.size, format, shares)
+                detections = decoding.boxes(outputs, self.size, settings.box_format, settings.shares)
             except (LookupError, ValueError, OverflowError):
                 shapes = [output.shape for output in outputs]
                 raise UserError(

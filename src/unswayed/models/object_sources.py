@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from unswayed.errors import UserError, check_known, unknown
+from unswayed.errors import UserError, check_known
 from unswayed.files.downloads import quick_hub
 from unswayed.files.whole import Json
 from unswayed.jobs import choose_device
@@ -22,13 +22,16 @@ from unswayed.labels import LabelSpace, Task, imagenet
 from unswayed.specs import Spec
 
 from .box_decoding import corners
+from .from_torchvision import published, state_of
 from .label_mapping import labels_from
+from .libraries import torchvision
 from .object_files import open_object_file
 from .objects import LEAST_SCORE, SCORE, ObjectModel
 from .opening import MODELS
 from .runtime import true_float32
-from .weights import load_foreign, read_state, unavailable, weights_hash
+from .weights import available, load_foreign, weights_hash
 
+models = torchvision.models
 _KINDS = {"detect": "detection", "segment": "segmentation"}
 
 
@@ -44,27 +47,15 @@ def _open(
 
 
 def _torchvision(spec: Spec, name: str, labels: LabelSpace | None, task: Task, device: str) -> ObjectModel:
-    import torchvision
-    from torchvision import models
-
     spec.check_options("checkpoint", "labels", "score")
     name, _, wanted = name.partition("/")
     kind = getattr(models, _KINDS[task])
     check_known(f"{spec.kind} of torchvision", [name], models.list_models(kind))
-    weights = models.get_model_weights(name)
-    if wanted and wanted.upper() not in [entry.name for entry in weights]:
-        raise unknown(f"weight of {name}", wanted, [entry.name for entry in weights])
-    chosen: Any = weights[wanted.upper()] if wanted else weights.DEFAULT
+    chosen = published(name, wanted)
     space = labels_from(spec.options) or LabelSpace(f"torchvision {chosen.name}", tuple(chosen.meta["categories"]))
-    checkpoint = spec.options.get("checkpoint")
-    try:
-        state = read_state(checkpoint) if checkpoint else chosen.get_state_dict(check_hash=True, weights_only=True)
-    except UserError:
-        raise
-    except Exception as error:
-        raise unavailable(str(spec), error, "give ?checkpoint=FILE") from error
+    state = state_of(spec, chosen)
     module = models.get_model(name, weights=None, weights_backbone=None, num_classes=len(space))
-    load_foreign(module, state, checkpoint or str(spec))
+    load_foreign(module, state, spec.options.get("checkpoint", str(spec)))
     module = module.to(device).eval().requires_grad_(False)
 
     def detect(pictures: list[np.ndarray]) -> list[Any]:
@@ -93,23 +84,22 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
     def opened(kind: Any) -> Any:
         return kind.from_pretrained(name, trust_remote_code=False)
 
-    try:
-        with quick_hub(name):
-            config, processor = opened(transformers.AutoConfig), opened(transformers.AutoImageProcessor)
-            worded = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
-            if task == "segment":
-                semantic = type(config) in transformers.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING
-                kind: Any = transformers.AutoModelForSemanticSegmentation if semantic else None
-                kind = kind or transformers.AutoModelForUniversalSegmentation
-            elif worded:
-                kind = transformers.AutoModelForZeroShotObjectDetection
-                processor = opened(transformers.AutoProcessor)
-            else:
-                kind = transformers.AutoModelForObjectDetection
-            module = opened(kind).to(device).eval().requires_grad_(False)
-    except Exception as error:
-        raise unavailable(str(spec), error, f"give the folder of a {spec.kind} of transformers") from error
-    space = labels or imagenet() if worded else LabelSpace(name, tuple(_class_names(config)))
+    with available(spec, f"give the folder of a {spec.kind} of transformers"), quick_hub(name):
+        config, processor = opened(transformers.AutoConfig), opened(transformers.AutoImageProcessor)
+        worded = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
+        if task == "segment":
+            semantic = type(config) in transformers.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING
+            kind: Any = transformers.AutoModelForSemanticSegmentation if semantic else None
+            kind = kind or transformers.AutoModelForUniversalSegmentation
+        elif worded:
+            kind = transformers.AutoModelForZeroShotObjectDetection
+            processor = opened(transformers.AutoProcessor)
+        else:
+            kind = transformers.AutoModelForObjectDetection
+        module = opened(kind).to(device).eval().requires_grad_(False)
+    named = {int(index): str(words) for index, words in config.id2label.items()}
+    classes = tuple(named.get(index, f"class {index}") for index in range(max(named, default=-1) + 1))
+    space = labels or imagenet() if worded else LabelSpace(name, classes)
     grounded = config.model_type.endswith("grounding-dino")
     words = [f"{word.lower().replace('.', '')}." if grounded else word for word in space.classes]
 
@@ -138,12 +128,6 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
     origin: Json = {"library": f"transformers {transformers.__version__}"}
     origin |= {"settings": {"words": words}} if worded else {}
     return _model(spec, lambda pictures: list(map(find, pictures)), space, task, device, module, origin)
-
-
-def _class_names(config: Any) -> list[str]:
-    """The names of a model's classes in the order of their numbers; a number without a name has a placeholder."""
-    named = {int(index): str(name) for index, name in config.id2label.items()}
-    return [named.get(index, f"class {index}") for index in range(max(named) + 1)]
 
 
 def _grounding(
@@ -194,8 +178,6 @@ def _tensor(picture: np.ndarray, device: str) -> torch.Tensor:
 
 def names() -> list[str]:
     """The models of torchvision that find objects, without a network."""
-    from torchvision import models
-
     return [f"torchvision:{name}" for kind in _KINDS.values() for name in models.list_models(getattr(models, kind))]
 
 

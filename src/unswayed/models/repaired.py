@@ -173,15 +173,9 @@ def check_architecture(architecture: Architecture, where: str) -> None:
             allowed="a classifier's name in timm or torchvision",
         )
     for name, value in settings.items():
-        if library == "torchvision":
-            allowed = name in _TORCHVISION
-        else:
-            allowed = not any(part in name for part in _REFUSED)
-        if isinstance(value, str):
-            allowed = allowed and len(value) <= LONGEST
-        else:
-            allowed = allowed and isinstance(value, (int, float)) and abs(value) <= LARGEST
-        if not allowed:
+        known = name in _TORCHVISION if library == "torchvision" else not any(part in name for part in _REFUSED)
+        is_text, is_number = isinstance(value, str), isinstance(value, int | float)
+        if not known or not (len(value) <= LONGEST if is_text else is_number and abs(value) <= LARGEST):
             raise UserError(
                 f"{where} has the setting '{name[:LONGEST]}'",
                 allowed=f"settings of the network; true, false, numbers up to {LARGEST}, texts up to {LONGEST} letters",

@@ -63,12 +63,13 @@ class Geometry:
         high, wide = image.shape[:2]
         tall, broad = self.size(high, wide)
         top, left = _start(tall, self.crop), _start(broad, self.crop)
-        if (tall, broad) == (high, wide) and top >= 0 and left >= 0:
+        is_smaller = min(tall, broad) < self.crop
+        if (tall, broad) == (high, wide) and not is_smaller:
             return image[top : top + self.crop, left : left + self.crop]
         picture = Image.fromarray(image)
         if (tall, broad) != (high, wide):
             picture = picture.resize((broad, tall), Image.Resampling(INTERPOLATIONS[self.interpolation]))
-        if top < 0 or left < 0:
+        if is_smaller:
             canvas = Image.new("RGB", (self.crop, self.crop), self.fill)
             canvas.paste(picture, (-left, -top))
             return np.asarray(canvas)
@@ -163,17 +164,14 @@ class Transform:
         """(N, 3, H, W) in [0, 1] -> the network's input, differentiable; resizes as PIL does."""
         import torch.nn.functional as functional
 
+        from .libraries import torchvision
+
         tall, broad = self.geometry.size(*pixels.shape[-2:])
         if (tall, broad) != tuple(pixels.shape[-2:]):
             mode = self.interpolation if self.interpolation in ("bilinear", "bicubic") else "bilinear"
             pixels = functional.interpolate(pixels, (tall, broad), mode=mode, antialias=True).clamp(0, 1)
-        top, left = _start(tall, self.crop), _start(broad, self.crop)
-        if top < 0 or left < 0:
-            before_y, before_x = max(0, -top), max(0, -left)
-            after_y, after_x = self.crop - tall - before_y, self.crop - broad - before_x
-            pixels = functional.pad(pixels, (before_x, max(0, after_x), before_y, max(0, after_y)))
-            top, left = max(0, top), max(0, left)
-        return self.normalize(pixels[..., top : top + self.crop, left : left + self.crop])
+        # Where the crop is larger, zeros are added around the picture; both are centered as in `Geometry`.
+        return self.normalize(torchvision.transforms.functional.center_crop(pixels, [self.crop, self.crop]))
 
     def to_json(self) -> Json:
         values = {**asdict(self), "mean": list(self.mean), "std": list(self.std)}

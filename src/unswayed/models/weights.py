@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from torch import nn
 
 from unswayed.errors import UserError, first_line
 from unswayed.files.tensor_files import read_tensor_file
+from unswayed.specs import Spec
 
 # Keys under which training scripts store a state dict; the averaged weights first, since papers report those.
 EMA = ("state_dict_ema", "model_ema", "ema")
@@ -103,12 +105,18 @@ def classes_in(state: Mapping[str, torch.Tensor], module: nn.Module, layer: str)
     return None if weight is None else int(weight.shape[0])
 
 
-def unavailable(spec: str, error: Exception, instead: str) -> UserError:
-    """The error for weights that a library could not download or read, with its first line as the reason."""
-    return UserError(
-        f"the weights of {spec} could not be loaded: {first_line(error)}",
-        run=f"the command once with an internet connection, or {instead}",
-    )
+@contextlib.contextmanager
+def available(spec: Spec, instead: str = "give ?checkpoint=FILE") -> Iterator[None]:
+    """A block in which a library downloads or reads weights; the first line of its error is the reason in ours."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the weights of {spec} could not be loaded: {first_line(error)}",
+            run=f"the command once with an internet connection, or {instead}",
+        ) from error
 
 
 def linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:

@@ -23,7 +23,7 @@ from .classifier import Classifier, classifier_of
 from .foreign_transforms import interpolation_name
 from .label_mapping import labels_from
 from .transforms import COMMON, Transform
-from .weights import linear, load_foreign, read_state, unavailable
+from .weights import available, linear, load_foreign, read_state
 
 # The seven templates that CLIP's authors found to work as well as all eighty.
 TEMPLATES = (
@@ -135,10 +135,8 @@ def open_open_clip(spec: Spec, labels: LabelSpace | None = None, **where: str | 
     normalized = spec.options.get("normalised", "yes")
     check_known("setting of normalised", [normalized], ("yes", "no"))
     name, pretrained = _names(spec)
-    try:
+    with available(spec, "give its folder as open_clip:local-dir:PATH"):
         network = open_clip.create_model(name, pretrained=pretrained, weights_only=True, require_pretrained=True)
-    except Exception as error:
-        raise unavailable(str(spec), error, "give its folder as open_clip:local-dir:PATH") from error
     network.eval()
     if "checkpoint" in spec.options:
         load_foreign(network, read_state(spec.options["checkpoint"]), spec.options["checkpoint"])

@@ -99,13 +99,14 @@ def open_coco(spec: Spec) -> Source:
         scene = annotation.image_id if objects == "largest" else len(chosen)
         if scene not in chosen or annotation.size > chosen[scene].size:
             chosen[scene] = annotation
-    names, entries = [], []
+    entries = []
     for annotation in chosen.values():
         picture = pictures[annotation.image_id]
         name = PurePosixPath(picture.file_name)
         if not name.name:
             raise UserError(f"picture {picture.id} has the file_name {picture.file_name!r}", allowed="a file's name")
-        names.append(str(name if objects == "largest" else name.with_stem(f"{name.stem}-{annotation.id}")))
+        if objects == "all":
+            name = name.with_stem(f"{name.stem}-{annotation.id}")
         others = [
             (index_of.get(other.category_id), other.segmentation)
             for other in together[annotation.image_id]
@@ -113,10 +114,10 @@ def open_coco(spec: Spec) -> Source:
         ]
         detail = annotation.id, annotation.segmentation, picture.height, picture.width, others
         label = index_of.get(annotation.category_id)
-        entries.append(Entry("", str(folder / picture.file_name), None, label, detail=detail))
+        entries.append(Entry(str(name), str(folder / picture.file_name), None, label, detail=detail))
     crowds = sum(bool(annotation.iscrowd) for annotation in ordered)
     remarks = (f"{crowds:,} crowds of several objects under one outline are left out",) if crowds else ()
-    return Source(spec.text, labels, named(entries, names), load_annotated, remarks=remarks)
+    return Source(spec.text, labels, named(entries), load_annotated, remarks=remarks)
 
 
 def load_annotated(entry: Entry) -> Scene:

@@ -42,8 +42,8 @@ def open_cutouts(spec: Spec) -> Source:
         # The draw depends only on the name, so a cut-out keeps its background in any selection.
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8).digest()
         background = str(folder / backgrounds[int.from_bytes(digest) % len(backgrounds)])
-        entries.append(Entry("", str(root / name), None, label, detail=(background, fill)))
-    return Source(spec.text, labels, named(entries, names), load_over_background)
+        entries.append(Entry(name, str(root / name), None, label, detail=(background, fill)))
+    return Source(spec.text, labels, named(entries), load_over_background)
 
 
 def load_over_background(entry: Entry) -> Scene:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 TABLE = "labels.csv"
 CONFIDENCES = "confidence.csv"  # of the masks that `unswayed masks` made
 MEASURES = ("confidence", "agreement", "edge", "size")
+SEGMENTING = "unswayed.masks.segment"  # named and not imported, because masks are made to the right of sources
 NO_MASK = (
     "there is no mask for it: none next to it (same name as PNG, or NAME_mask.png), none in masks/, none in a table; "
     "make one with `unswayed masks`, or add ?segment=auto to the source"
@@ -62,7 +62,7 @@ def open_folder(spec: Spec) -> Source:
     space = spec.one_of("space", SPACES)
     masks, table, segmenter = (spec.options.get(name) for name in ("masks", "labels", "segment"))
     if segmenter is not None:
-        _segmenting().open_segmenter(segmenter)
+        pkgutil.resolve_name(f"{SEGMENTING}:open_segmenter")(segmenter)
     listing = list_folder(root, None if masks is None else existing_folder(within(root, masks), spec.text))
     rows = _rows(root, listing, table)
     labels = label_space((row.label for row in rows), space)
@@ -73,24 +73,20 @@ def open_folder(spec: Spec) -> Source:
         count = f"{len(missing)} of {len(rows)} pictures are in no class folder and have no label"
         remarks.append(f"{count}, such as {missing[0]}; no model can be measured on them")
     load = partial(load_masked, segmenter=segmenter)
-    return Source(spec.text, labels, named(entries, [row.file for row in rows]), load, remarks=tuple(remarks))
+    return Source(spec.text, labels, named(entries), load, remarks=tuple(remarks))
 
 
 def load_masked(entry: Entry, segmenter: str | None) -> Scene:
     """The entry's scene, with the origin of a mask that `unswayed masks` made; without a mask file, with a mask made by
     the segmenter and a note about it."""
     if entry.mask is None and segmenter is not None:
-        return shrunk(_segmenting().segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
+        segmented = pkgutil.resolve_name(f"{SEGMENTING}:segmented")
+        return shrunk(segmented(entry.id, read_picture(entry.image), entry.label, segmenter))
     scene = load_scene(entry)
     if entry.detail is None:
         return scene
     origin = MaskOrigin("`unswayed masks`", entry.detail)
     return replace(scene, notes=(*scene.notes, str(origin)), mask_origin=origin)
-
-
-def _segmenting() -> ModuleType:
-    """The module that makes masks; it is named and not imported, because masks are made to the right of sources."""
-    return pkgutil.resolve_name("unswayed.masks.segment")
 
 
 def list_folder(root: Path, masks_folder: Path | None = None) -> Listing:
@@ -151,7 +147,7 @@ def _rows(root: Path, listing: Listing, labels: str | None) -> list[Row]:
 
 
 def _entry(row: Row, listing: Listing, label: int | None, segmenter: str | None) -> Entry:
-    entry = Entry("", str(listing.root / row.file), None, label)
+    entry = Entry(row.file, str(listing.root / row.file), None, label)
     if row.where and not Path(entry.image).is_file():
         return replace(entry, problem=f"{row.where} names it, but there is no such file")
     if row.mask is not None:
@@ -248,10 +244,9 @@ def open_images(spec: Spec) -> Source:
         tables = [within(root, spec.options["labels"])]
     rows = _labeled(names, tables[0] if tables else None, root)
     labels = label_space((row.label for row in rows), space)
-    entries = [Entry("", str(root / row.file), None, labels.index(str(row.label))) for row in rows]
+    entries = [Entry(row.file, str(root / row.file), None, labels.index(str(row.label))) for row in rows]
     remarks = (*left_out(masks), *name_remarks(labels, (row.label for row in rows)))
-    named_entries = named(entries, [row.file for row in rows])
-    return Source(spec.text, labels, named_entries, load_whole, has_masks=False, remarks=remarks)
+    return Source(spec.text, labels, named(entries), load_whole, has_masks=False, remarks=remarks)
 
 
 def load_whole(entry: Entry) -> Scene:

@@ -60,8 +60,8 @@ def open_imagenet_s(spec: Spec) -> Source:
         wnid = PurePosixPath(name).parts[0]
         mask = masks / PurePosixPath(name).with_suffix(".png")
         label = imagenet().index(wnid)
-        entries.append(Entry("", str(pictures / name), str(mask), label, detail=numbers[wnid]))
-    return Source(spec.text, imagenet(), named(entries, names), load_segmented)
+        entries.append(Entry(name, str(pictures / name), str(mask), label, detail=numbers[wnid]))
+    return Source(spec.text, imagenet(), named(entries), load_segmented)
 
 
 def load_segmented(entry: Entry) -> Scene:

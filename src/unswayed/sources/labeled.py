@@ -208,8 +208,7 @@ def _with_header(path: Path) -> Iterator[Row]:
     columns = [name.strip() for name in reader.fieldnames or ()]
     if "file" not in columns:
         raise UserError(f"{path} has the columns {', '.join(columns) or 'none'}", allowed=", ".join(_COLUMNS))
-    for name in columns:
-        check_known(f"column for {path.name}", [name], _COLUMNS)
+    check_known(f"column for {path.name}", columns, _COLUMNS)
     reader.fieldnames = columns
     try:
         for row in reader:

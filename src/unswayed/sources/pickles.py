@@ -36,11 +36,14 @@ _PUTS, _GETS = ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), ("GET", "BINGET", "L
 
 def read_pickle(path: str | Path) -> object:
     """The plain data in a pickle file; a pickle that imports anything is refused, with the name in the message."""
+    return parse_pickle(_content(path, MOST_BYTES), str(path))
+
+
+def _content(path: str | Path, most: int) -> bytes:
     try:
-        data = read_file(path, MOST_BYTES)
+        return read_file(path, most)
     except UserError as error:
         raise BadPicture(f"{path}: cannot be read ({error.given})", allowed=error.allowed) from None
-    return parse_pickle(data, str(path))
 
 
 def parse_pickle(data: bytes, where: str) -> object:
@@ -126,11 +129,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 def read_array(path: str | Path) -> np.ndarray:
     """The array of numbers or truth values in a `.npy` file."""
-    try:
-        data = read_file(path, MOST_ARRAY_BYTES)
-    except UserError as error:
-        raise BadPicture(f"{path}: {error.given}", allowed=error.allowed) from None
-    return parse_array(data, str(path))
+    return parse_array(_content(path, MOST_ARRAY_BYTES), str(path))
 
 
 def parse_array(data: bytes, where: str) -> np.ndarray:

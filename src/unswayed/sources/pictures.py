@@ -127,12 +127,6 @@ def _is_plain_png(data: bytes, colors: tuple[int, ...], most: int) -> bool:
     return False
 
 
-def check_picture(data: bytes, name: str) -> None:
-    """Raise BadPicture if the header is not that of a readable picture; the pixels are not decoded."""
-    with _opened(*_data(data, name)):
-        pass
-
-
 def read_mask(file: File) -> np.ndarray:
     """The mask in a file, path or bytes: (H, W) float32 in [0, 1], 1 = object.
 
@@ -188,9 +182,9 @@ def read_numbers(file: File) -> np.ndarray:
         return np.asarray(picture)
 
 
-def pixels_of(file: File) -> int:
-    """The number of pixels of the picture in a file, path or bytes, without decoding it."""
-    with _opened(*_data(file)) as picture:
+def pixels_of(file: File, name: str = "the picture") -> int:
+    """The number of pixels of the picture in a file, path or bytes, whose header alone is read; name: that of bytes."""
+    with _opened(*_data(file, name)) as picture:
         return picture.width * picture.height
 
 

@@ -52,21 +52,19 @@ def open_rival10(spec: Spec) -> Source:
         there = sorted(f"{split}/{kind}" for split in SPLITS for kind in KINDS if (root / split / kind).is_dir())
         allowed = ", ".join(there) or "RIVAL10/test/ordinary and RIVAL10/train/ordinary"
         raise UserError(f"{pictures} does not exist", allowed=allowed)
-    names = sorted(
-        path.name
-        for path in listed(pictures)
-        if path.suffix.lower() in SUFFIXES and not path.stem.endswith("_merged_mask") and not path.name.startswith(".")
-    )
-    masks_folder = folder / "entire_object_masks"
+    files, masks_folder = listed(pictures), folder / "entire_object_masks"
     masks = {path.stem: str(path) for path in listed(masks_folder)} if masks_folder.is_dir() else {}
     entries = []
-    for name in names:
-        wnid, stem = name.partition("_")[0], Path(name).stem
+    for path in files:
+        if path.suffix.lower() not in SUFFIXES or path.stem.endswith("_merged_mask") or path.name.startswith("."):
+            continue
+        wnid = path.name.partition("_")[0]
         known = wnid in _CLASS_OF
         label = None if not known else _CLASS_OF[wnid] if labels.name == "rival10" else labels.index(wnid)
         problem = None if known else f"{wnid} is not a class of RIVAL10"
-        entries.append(Entry("", str(pictures / name), masks.get(stem), label, problem, str(pictures / stem)))
-    return Source(spec.text, labels, named(entries, names), load_attributed)
+        detail = str(path.with_suffix(""))
+        entries.append(Entry(path.name, str(path), masks.get(path.stem), label, problem, detail))
+    return Source(spec.text, labels, named(entries), load_attributed)
 
 
 def load_attributed(entry: Entry) -> Scene:

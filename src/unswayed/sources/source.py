@@ -242,9 +242,10 @@ def unique_slugs(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(slugs)
 
 
-def named(entries: Sequence[Entry], names: Sequence[str]) -> tuple[Entry, ...]:
-    """The entries, each with the slug of its name as its id."""
-    return tuple(replace(entry, id=scene_id) for entry, scene_id in zip(entries, unique_slugs(names), strict=True))
+def named(entries: Sequence[Entry]) -> tuple[Entry, ...]:
+    """The entries, whose ids are the names of their pictures, with the slugs of these names instead."""
+    slugs = unique_slugs([entry.id for entry in entries])
+    return tuple(replace(entry, id=scene_id) for entry, scene_id in zip(entries, slugs, strict=True))
 
 
 def _safe(part: str) -> str:

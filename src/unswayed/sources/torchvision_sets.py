@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
@@ -31,19 +31,19 @@ from .pictures import divided, read_numbers, read_picture, shrunk
 from .source import Entry, Source, named
 
 
-def downloaded(spec: Spec, below: Sequence[str], holding: str, layout: str, fetch: Callable[[Path], object]) -> Path:
+def downloaded(spec: Spec, below: Sequence[str], holding: str, layout: str, name: str, **arguments: object) -> Path:
     """The data set's folder: the first of those below the spec's path that holds the folder `holding`.
 
-    It is fetched into the path first if it is missing and the option download is `yes`; layout: what should be there.
+    If it is missing and the option download is `yes`, torchvision fetches the data set of that name into the path
+    first; layout: what should be there.
     """
-    wanted = spec.one_of("download", ("no", "yes")) == "yes"
-    if not spec.name:
-        raise UserError(f"the source '{spec.text}' has no path", allowed=f"{spec.kind}:PATH")
-    path = Path(spec.name).expanduser()
+    wanted, path = spec.one_of("download", ("no", "yes")) == "yes", spec.path()
     folders = [path / name for name in below]
     if wanted and not any((folder / holding).is_dir() for folder in folders):
         try:
-            fetch(make_folder(path))
+            from torchvision import datasets
+
+            getattr(datasets, name)(make_folder(path), download=True, **arguments)
         except UserError:
             raise
         except Exception as error:
@@ -80,33 +80,28 @@ def open_oxford_pet(spec: Spec) -> Source:
     labeled as such, so that every ImageNet classifier answers; `all`, the 37 breeds as a label space of their own, in
     which those 25 have ImageNet's names. download=yes fetches what is missing.
     """
-
-    def fetch(folder: Path) -> None:
-        from torchvision.datasets import OxfordIIITPet
-
-        OxfordIIITPet(folder, download=True)
-
     spec.check_options("split", "breeds", "download")
     split, breeds = spec.one_of("split", PET_SPLITS), spec.one_of("breeds", BREEDS)
     layout = "images/ and annotations/trimaps/, or oxford-iiit-pet/ with them"
-    root = downloaded(spec, ("", "oxford-iiit-pet"), "annotations/trimaps", layout, fetch)
+    root = downloaded(spec, ("", "oxford-iiit-pet"), "annotations/trimaps", layout, "OxfordIIITPet")
     names = []
     for part in PET_SPLITS[:2] if split == "all" else (split,):
         # Its lines are `NAME CLASS SPECIES BREED`.
         listing = _there(root / "annotations" / f"{part}.txt", "the annotations of Oxford-IIIT Pet as published")
         lines = read_lines(listing, "list")
         names += [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
-    foreign = sorted({breed_of(name) for name in names} - set(BREED_WNIDS))
+    breed_of = {name: name.rpartition("_")[0] for name in names}  # great_pyrenees_126 is a great_pyrenees
+    foreign = sorted(set(breed_of.values()) - set(BREED_WNIDS))
     if foreign:
         raise UserError(f"{root} lists the breeds {', '.join(foreign[:5])}", allowed=", ".join(BREED_WNIDS))
     if breeds == "imagenet":
-        names = [name for name in names if BREED_WNIDS[breed_of(name)]]
+        names = [name for name in names if BREED_WNIDS[breed_of[name]]]
     labels = imagenet() if breeds == "imagenet" else own(map(class_name, BREED_WNIDS), "oxford-pet")
     entries = []
     for name in names:
         image, trimap = root / "images" / f"{name}.jpg", root / "annotations" / "trimaps" / f"{name}.png"
-        entries.append(Entry("", str(image), str(trimap), labels.index(class_name(breed_of(name)))))
-    return Source(spec.text, labels, named(entries, names), load_pet)
+        entries.append(Entry(name, str(image), str(trimap), labels.index(class_name(breed_of[name]))))
+    return Source(spec.text, labels, named(entries), load_pet)
 
 
 def load_pet(entry: Entry) -> Scene:
@@ -128,15 +123,6 @@ def mask_of_trimap(trimap: np.ndarray) -> np.ndarray:
     if not (trimap == BACKGROUND).any():
         return np.ones(trimap.shape, np.float32)
     return divided(trimap == PET, trimap == BACKGROUND)
-
-
-def breed_of(name: str) -> str:
-    """The breed that a file is named after.
-
-    >>> breed_of("great_pyrenees_126")
-    'great_pyrenees'
-    """
-    return name.rpartition("_")[0]
 
 
 def class_name(breed: str) -> str:
@@ -178,12 +164,6 @@ def open_voc(spec: Spec) -> Source:
     box), one scene per picture, or `all`, one per object; least: the least share of the picture that the box of a
     scene's object covers. download=yes fetches what is missing.
     """
-
-    def fetch(folder: Path) -> None:
-        from torchvision.datasets import VOCSegmentation
-
-        VOCSegmentation(folder, year=year, image_set=split, download=True)
-
     spec.check_options("year", "split", "objects", "least", "download")
     year, split = spec.one_of("year", YEARS), spec.one_of("split", VOC_SPLITS)
     objects, least = spec.one_of("objects", OBJECTS), spec.number("least", float, 0, 1, 0.0)
@@ -191,10 +171,10 @@ def open_voc(spec: Spec) -> Source:
         raise UserError(f"the test split of VOC {year} has no published masks", allowed="split=val, train or trainval")
     below = ("", f"VOC{year}", f"VOCdevkit/VOC{year}", f"TrainVal/VOCdevkit/VOC{year}")
     layout = f"VOCdevkit/VOC{year}/SegmentationObject, JPEGImages, …"
-    root = downloaded(spec, below, "SegmentationObject", layout, fetch)
+    root = downloaded(spec, below, "SegmentationObject", layout, "VOCSegmentation", year=year, image_set=split)
     listing = _there(root / "ImageSets" / "Segmentation" / f"{split}.txt", "the lists of PASCAL VOC as published")
     labels = own(CLASSES, "voc")
-    names, entries = [], []
+    entries = []
     for picture in " ".join(read_lines(listing, "list")).split():
         listed, problem = _voc_objects(root / "Annotations" / f"{picture}.xml")
         shown = [voc_object for voc_object in listed if voc_object.share >= least]
@@ -204,11 +184,11 @@ def open_voc(spec: Spec) -> Source:
             shown = [max(shown, key=lambda voc_object: voc_object.share)]
         classes = {voc_object.number: labels.index(voc_object.name) for voc_object in listed}
         for number, name, _ in shown or [VocObject(0, "", 0.0)]:
-            names.append(f"{picture}-{number}.jpg" if objects == "all" else f"{picture}.jpg")
+            scene = f"{picture}-{number}.jpg" if objects == "all" else f"{picture}.jpg"
             image, mask = root / "JPEGImages" / f"{picture}.jpg", root / "SegmentationObject" / f"{picture}.png"
             label = labels.index(name) if name else None
-            entries.append(Entry("", str(image), str(mask), label, problem, (number, classes)))
-    return Source(spec.text, labels, named(entries, names), load_object)
+            entries.append(Entry(scene, str(image), str(mask), label, problem, (number, classes)))
+    return Source(spec.text, labels, named(entries), load_object)
 
 
 def load_object(entry: Entry) -> Scene:
