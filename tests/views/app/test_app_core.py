@@ -145,7 +145,7 @@ def test_nothing_switched_on_shows_the_photograph(studio):
 
 def test_a_preview_changes_the_answer_and_its_files_replay_to_the_same_bytes(studio, files):
     photograph = open_sample("koala")
-    shown = preview(studio, photograph, chain_from({"size": {"rate": 0.03}, "position": {"x": 0.0, "y": 0.0}}))
+    shown = preview(studio, photograph, chain_from({"size": {"rate": 0.03}, "position": {"x": 0.1, "y": 0.1}}))
     before, after = studio.answers("lite:0", [shown.before, shown.after])
     assert before.names[0] == "koala"
     assert after.best != before.best

@@ -46,7 +46,7 @@ def test_there_is_something_to_see(results):
     assert len(flips.shown) >= 6
     before, after = results.pair(flips.shown[0])
     assert before.shape == after.shape == (256, 256, 3)
-    comparison = results.comparison("lite:0", "lite:2")
+    comparison = results.comparison("lite:0", "lite:1")
     rows = {row["edit"]: row for row in comparison["rows"]}
     assert rows["object size 5 %"]["verdict"] == "no difference shown"
     moved = rows["small and moved"]
