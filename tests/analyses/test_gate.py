@@ -178,6 +178,8 @@ def test_a_bare_accuracy_is_of_the_original():
     [
         ({"min_accuracy": {"original": 0.9}}, "90 means 90 %"),
         ({"max_drop": {"size-0.05": 200}}, "-100 to 100"),
+        ({"max_drop": ["size-0.05=20"]}, "a mapping from edits or attributes to limits"),
+        ({"min_threshold": "size=0.04@80"}, "a mapping from edits or attributes to limits"),
         ({"max_drop": {"a": 1}, "measure": "acuracy"}, "did you mean 'accuracy'"),
         ({"max_drop": {"a": 1}, "margin": -1}, "0 to 100"),
     ],

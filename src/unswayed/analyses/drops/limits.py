@@ -58,6 +58,10 @@ class Rules:
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("max_drop", "min_accuracy", "min_threshold"):
+            if not isinstance(limits := getattr(self, name), Mapping):
+                allowed = "a mapping from edits or attributes to limits, such as {'size-0.05': 20}"
+                raise UserError(f"{name} is {limits!r}", allowed=allowed)
         if not (self.max_drop or self.min_accuracy or self.min_threshold) and self.baseline is None:
             raise UserError("there is nothing to check", allowed=_KINDS)
         check_known("measure", [self.measure], MEASURES)
