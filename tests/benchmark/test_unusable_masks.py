@@ -27,7 +27,7 @@ def load_with_bad_masks(entry):
 @pytest.fixture
 def source():
     sample = open_source("sample")
-    wanted = [sample.entry(name) for name in ("cat", "pig", "koala", "panda", "sheep")]
+    wanted = [sample.entry(name) for name in ("cat", "pig", "dog", "bison", "sheep")]
     return replace(sample, entries=tuple(wanted), load=load_with_bad_masks)
 
 

@@ -100,13 +100,13 @@ def test_fit_turns_every_object_at_its_own_size_or_the_largest_that_fits(scene: 
 
 
 def test_the_demo_turns_every_scene_and_direction_keeps_its_seeds() -> None:
-    from unswayed.edits.recipes import named_items, named_recipe
+    from unswayed.edits.recipes import named_item, named_recipe
 
-    item = named_items()["direction-fit"]
+    item = named_item("direction-fit")
     assert item is not None and item in named_recipe("demo").items
     for name in SAMPLE_IDS:
         item.compose(sample_scene(name), np.random.default_rng(7), ALONE)
-    plain = named_items()["direction"]
+    plain = named_item("direction")
     assert plain is not None and plain.parameters == {
         "chain": [{"edit": "direction", "degrees": "random", "start": 0.25}]
     }

@@ -179,7 +179,7 @@ def test_a_transform_is_stated_to_be_right_in_python_in_json_and_as_an_option() 
     stated = Transform(checked=True)
     assert Transform.from_json(stated.to_json()) == stated == transform_from({"checked": "yes"}, Transform())
     assert "checked" not in Transform().to_json()
-    with pytest.raises(UserError, match="checked=maybe"):
+    with pytest.raises(UserError, match="checked is 'maybe'"):
         transform_from({"checked": "maybe"}, Transform())
 
 

@@ -1,5 +1,6 @@
 """Kills commands at every rename, sync and removal and at random moments, resumes them, and compares the files.
 
+export PYTHONPATH=tests/support
 python tests/kills/killing.py --injected 50 --random 60        prints one line per command; exit code 1 for a difference
 python tests/kills/killing.py --chaos 30                       kills workers and main processes over a build of 400
                                                                pictures and over their evaluation

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from killing import COMMANDS, build_in_chaos, evaluation_in_chaos
+
+from outside_package import path_with
 
 SCRIPT = Path(__file__).parent / "killing.py"
 
@@ -17,7 +20,8 @@ def lines_of(*options: str) -> dict[str, str]:
 
     It copies its own process, so it needs one without the threads of other tests.
     """
-    done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": path_with()}
+    done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, env=environment)
     found = dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line)
     return {name: found.get(name, done.stdout + done.stderr) for name in COMMANDS}
 

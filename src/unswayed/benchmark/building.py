@@ -242,7 +242,8 @@ class _Run:
     def _maker(self) -> tuple[Described, Callable[[list[str]], Generator[Summary, None, None]]]:
         """What the renderer says of the benchmark, and the function that makes the sources."""
         plan, settings = self.plan, self.plan.settings
-        devices = engine_of(settings).places(settings) if settings.has_network and self.opened is None else []
+        network = settings.has_network
+        devices = engine_of(settings).places(settings) if network and self.opened is None else []
         if len(devices) > 1 or (devices and not _here_possible(settings)):
             # A process of its own opens the renderer on a device to describe it.
             [outcome] = run_tasks(describe_network, [plan], settings=settings, devices=devices[:1], apart=True)
@@ -251,7 +252,7 @@ class _Run:
             return outcome.result, functools.partial(self._on_devices, devices)
         plan = plan.on(devices[0]) if devices else plan
         renderer, removal = self.opened or plan.open_renderer(), removal_of(settings)
-        make = self._here if settings.has_network else self._by_source
+        make = self._here if network else self._by_source
         return described(plan, renderer, removal), functools.partial(make, plan, renderer, removal)
 
     def _by_source(
@@ -259,8 +260,9 @@ class _Run:
     ) -> Generator[Summary, None, None]:
         """Build the sources without a network, each in one worker process, which opens its own renderer."""
         # A process takes a second to start, so few photographs do not get one for each core.
-        cores = engine_of(plan.settings).cores(plan.settings)
-        workers = plan.settings.workers or max(1, min(cores, len(waiting) // 16))
+        workers = plan.settings.workers
+        if workers is None:
+            workers = max(1, min(engine_of(plan.settings).cores(plan.settings), len(waiting) // 16))
         builder, watch = SourceBuilder(plan, removal), self.monitor.watch
         for outcome in run_tasks(builder, waiting, workers, plan.settings, apart=True, watch=watch):
             yield outcome.result or give_up(plan, outcome.task, str(outcome.failure))
@@ -297,8 +299,9 @@ class _Run:
 
 def _finish(plan: Plan, part: list[str]) -> BuildResult:
     """Write the manifest if no source is missing, and sum up all rows, or those of this part."""
-    root, source, unfinished = plan.root, plan.source, len(set(plan.source.ids) - finished_sources(plan.root))
-    built = part if unfinished else source.ids
+    root, source, ids = plan.root, plan.source, plan.source.ids
+    unfinished = len(set(ids) - finished_sources(root))
+    built = part if unfinished else ids
     rows = [row for source_id in built for row in read_rows(root, source_id)]
     made = {
         edit: [row for row in rows if (row.edit, row.status) == (edit, OK)] for edit in (SOURCE_EDIT, ORIGINAL_EDIT)
@@ -316,6 +319,7 @@ def _finish(plan: Plan, part: list[str]) -> BuildResult:
         if facts:
             record_facts(root, agreement=facts)
     origins = origins_of({row.source_id: row.values for row in made[SOURCE_EDIT]})
+    masks = mask_record(origins, len(notes))
     warnings = *source.remarks, *warning_summary(notes, origins), *exchanged_masks(source, notes)
     result = BuildResult(
         root=root,
@@ -331,7 +335,7 @@ def _finish(plan: Plan, part: list[str]) -> BuildResult:
     if not unfinished:
         write_manifest(root, rows)
         labels = labels_hash((row.source_id, row.label) for row in rows)
-        record_facts(root, masks=mask_record(origins, len(notes)), labels_sha256=labels)
+        record_facts(root, masks=masks, labels_sha256=labels)
         write_mask_sheet(root, rows, origins)
         shutil.rmtree(root / CACHE, ignore_errors=True)
     return result

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from unswayed.choices import takes
-from unswayed.edits.recipes import Item, named_items
+from unswayed.edits.recipes import Item, named_item
 from unswayed.errors import UserError
 from unswayed.files.archives import Archive, Member, open_archive
 from unswayed.files.records import versions
@@ -219,7 +219,7 @@ def import_benchmark(
         make_folder(root)
         records = []
         for edit, folder in edits.items():
-            item = named_items().get(edit) or Item(edit)
+            item = named_item(edit) or Item(edit)
             about = {"name": edit, "parameters": {"folder": folder}, "attribute": item.attribute}
             level = f"{item.level:g}" if isinstance(item.level, float) else item.level
             records.append({**about, "level": level, "control": item.control if item.control in edits else None})

@@ -125,7 +125,9 @@ class Plan:
         return replace(self, settings=replace(self.settings, device=device))
 
     def open_renderer(self) -> Renderer:
-        settings = replace(self.settings, guide=self.guide)
+        settings = self.settings
+        if settings.guide != self.guide:
+            settings = replace(settings, guide=self.guide)
         # Of the whole benchmark, so that a part of it is made in the same way.
         planned = len(self.source.ids) * sum(settings.runs if drawn else 1 for drawn in self.draws.values())
         return open_renderer(settings, batch_size=settings.batch_size, planned=planned)

@@ -15,7 +15,7 @@ from unswayed.errors import CannotWrite, UserError
 from unswayed.files.locks import alone
 from unswayed.files.records import checked, checked_rows, read_object, refuse_newer, require_fields
 from unswayed.files.tables import columns_of, read_checked
-from unswayed.files.whole import Json, canonical, parquet_columns, parse_json, write_bytes, write_records
+from unswayed.files.whole import Json, flat_record, parquet_columns, parse_json, write_bytes, write_records
 
 if TYPE_CHECKING:
     import pyarrow
@@ -165,7 +165,7 @@ def counts(statuses: Iterable[str]) -> dict[str, int]:
 
 def write_manifest(root: Path, rows: Iterable[Row]) -> None:
     """Write `manifest.parquet` in the order of `rows`; equal rows give equal bytes."""
-    write_records(root / MANIFEST, schema(), map(record, rows))
+    write_records(root / MANIFEST, schema(), [_values(row) for row in rows])
 
 
 # Mappings and lists are JSON text, so that every Parquet reader can read them.
@@ -223,8 +223,11 @@ _NEEDED = ("source_id", "edit", "run")
 
 def record(row: Row) -> Record:
     """Return a row as a record of the manifest, in the order of its columns."""
-    values = ((name, getattr(row, name)) for name in schema().names)
-    return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in values}
+    return flat_record(_values(row))
+
+
+def _values(row: Row) -> Record:
+    return {name: getattr(row, name) for name in schema().names}
 
 
 def row_of(record: Record) -> Row:

@@ -252,9 +252,15 @@ def named_recipe(name: str) -> Recipe:
 
 
 @functools.cache
-def named_items() -> dict[str, Item]:
-    """Return the items of the named recipes by name."""
-    return {item.name: item for recipe in map(named_recipe, RECIPES) for item in recipe.items}
+def named_item(name: str) -> Item | None:
+    """Return the item of the named recipes with this name; None if there is none."""
+    for text in (text for entry in _TABLE.values() for text in entry["items"]):
+        # An item's name begins with its own name or that of its attribute, so that few lines have to be read.
+        if name.startswith(re.split(r"[:(=]", text)[0]):
+            for item in _named(text):
+                if item.name == name:
+                    return item
+    return None
 
 
 def open_recipe(spec: str) -> Recipe:
@@ -271,10 +277,11 @@ def open_recipe(spec: str) -> Recipe:
     if "=" not in spec:
         items = []
         for name in filter(None, map(str.strip, spec.split(","))):
-            if name not in named_items():
-                names = [*RECIPES, *named_items(), "attribute=low:high:count"]
+            if (item := named_item(name)) is None:
+                known = dict.fromkeys(item.name for recipe in map(named_recipe, RECIPES) for item in recipe.items)
+                names = [*RECIPES, *known, "attribute=low:high:count"]
                 raise unknown("recipe or edit", name, names, run="unswayed edits")
-            items.append(named_items()[name])
+            items.append(item)
         if not items:
             raise UserError("the recipe is empty", allowed=", ".join(RECIPES), run="unswayed edits")
         return _complete(spec, items)
@@ -282,7 +289,7 @@ def open_recipe(spec: str) -> Recipe:
         return _complete(spec, expression(spec))
     except UserError:
         parts = [part for part in re.split(r"[,;\s]+", spec) if part]
-        if not (mixed := [part for part in parts if part in RECIPES or part in named_items()]):
+        if not (mixed := [part for part in parts if part in RECIPES or named_item(part)]):
             raise
         rest = ",".join(part for part in parts if part not in (*mixed, "x", "×"))
         listed = ", ".join(f'"{text}"' for text in (rest, *mixed))

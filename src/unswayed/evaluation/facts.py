@@ -16,7 +16,7 @@ import polars as pl
 from unswayed.benchmark.rows import CARD, MANIFEST, REVIEWS, VALID, read_card, read_manifest, read_reviews
 from unswayed.edits import all_edits, edit_from, edit_named_in, words_of
 from unswayed.edits.edit import Edit
-from unswayed.edits.recipes import CONTROLS, named_items
+from unswayed.edits.recipes import CONTROLS, named_item
 from unswayed.errors import UserError, unknown
 from unswayed.files.storage import address, is_address, local_copy, place_of, reachable_copy
 from unswayed.files.whole import Json, parse_json, sha256
@@ -92,7 +92,7 @@ class Facts:
         declared = None if self.is_control(edit) or edit in _PHOTOGRAPHS else edit_named_in(edit)
         if declared is None:
             return None
-        item = named_items().get(edit)
+        item = named_item(edit)
         control = declared.control if item is None else item.control
         if control is None:
             return ORIGINAL
@@ -114,7 +114,7 @@ class Facts:
             return _PHOTOGRAPHS[edit]
         if edit in self.chains:
             return "; ".join(part.describe() for part in self.chains[edit])
-        item = named_items().get(edit)
+        item = named_item(edit)
         return "" if item is None else item.describe()
 
     @functools.cached_property
@@ -139,7 +139,7 @@ class Facts:
         return () if declared is None else (declared.name,)
 
     def _chain(self, edit: str) -> tuple[Edit, ...]:
-        item = None if edit in self.chains else named_items().get(edit)
+        item = None if edit in self.chains else named_item(edit)
         return self.chains.get(edit, () if item is None else item.chain)
 
     def words(self, edits: Iterable[str]) -> dict[str, str]:

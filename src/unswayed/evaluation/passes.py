@@ -73,8 +73,9 @@ class Pass:
         assert not self.adapting or len(self.models) == 1
         self.plan, self.checked = plan_batches(pictures, size, by_edit=self.adapting)
         opened = [progress.model for progress in self.models]
-        seen = [model.transform.geometry for model in opened if isinstance(model, Classifier)]
-        self.geometries = list(dict.fromkeys(seen))
+        by_name = {model.name: model.transform.geometry for model in opened if isinstance(model, Classifier)}
+        self.geometries = list(dict.fromkeys(by_name.values()))
+        self.crops_of = {name: self.geometries.index(geometry) for name, geometry in by_name.items()}
         self.asked = [model for model in opened if not isinstance(model, Classifier)]
         device = torch.device(str(self.models[0].model.device))
         self.device = device.type
@@ -143,7 +144,7 @@ class Pass:
             return None
 
     def _classified(self, progress: ModelPass, model: Classifier, batch: Batch) -> Values:
-        crops = batch.crops[self._geometry(model)]
+        crops = batch.crops[self.crops_of[model.name]]
         count, short = len(crops), self.size - len(crops)
         if self.device == "cuda" and short > 0:
             # One shape for every batch: other pictures never change a prediction.
@@ -157,9 +158,6 @@ class Pass:
         if batch.index == 0:
             progress.first = logits.clone()
         return dict(score(logits, answers, torch.from_numpy(self.labels[self._rows(batch)]), self.subset))
-
-    def _geometry(self, model: Classifier) -> int:
-        return self.geometries.index(model.transform.geometry)
 
     def _keep(self, progress: ModelPass, batch: Batch, scores: Values) -> None:
         """Store a batch's predictions; those of the first batches only after the contract check."""
@@ -182,7 +180,7 @@ class Pass:
             rows, left_out = self._rows(held), dict(held.unreadable)
             if isinstance(progress.model, Classifier):
                 pictures = [self.rows[row] for row in rows]
-                columns = classified_columns(pictures, answers, held.survives[self._geometry(progress.model)])
+                columns = classified_columns(pictures, answers, held.survives[self.crops_of[progress.model.name]])
             else:
                 judged = dict(zip(rows, answers["judged"], strict=True))
                 left_out |= {self.rows[row].sample_id: why for row, why in judged.items() if isinstance(why, str)}
@@ -212,14 +210,14 @@ class Pass:
     def _check_classifier(
         self, progress: ModelPass, model: Classifier, rows: Sequence[int]
     ) -> tuple[list[str], list[str]]:
-        own = self._geometry(model)
+        own = self.crops_of[model.name]
         held = torch.cat([batch.crops[own] for batch, _ in progress.held])
         answers, predicted = (
             np.concatenate([values[name] for _, values in progress.held]) for name in ("raw", "predicted")
         )
 
         def crops(geometry: Geometry, places: np.ndarray) -> torch.Tensor:
-            if geometry == model.transform.geometry:
+            if geometry == self.geometries[own]:
                 return held[torch.from_numpy(places)]
             files = [self.rows[rows[index]].path for index in places]
             return torch.from_numpy(np.stack([geometry.apply(read_picture(file)) for file in files]))

@@ -151,10 +151,15 @@ def write_parquet(path: str | Path, table: pyarrow.Table) -> None:
 
 
 def write_records(path: str | Path, columns: pyarrow.Schema, records: Iterable[Mapping[str, object]]) -> None:
-    """Records by column as a Parquet file."""
+    """Records by column as a Parquet file, mappings and lists in them as JSON text."""
     import pyarrow
 
-    write_parquet(path, pyarrow.Table.from_pylist(list(records), schema=columns))
+    write_parquet(path, pyarrow.Table.from_pylist(list(map(flat_record, records)), schema=columns))
+
+
+def flat_record(record: Mapping[str, object]) -> dict[str, object]:
+    """The values of a record with mappings and lists as JSON text."""
+    return {name: canonical(value) if isinstance(value, dict | list) else value for name, value in record.items()}
 
 
 def parquet_columns(columns: str) -> pyarrow.Schema:

@@ -44,7 +44,7 @@ def test_words_are_rendered_with_the_pipeline_of_the_page(tmp_path: Path) -> Non
     inside = np.asarray(made.edited.mask) == 255
     assert (made.after.image[inside] == made.before.image[inside]).all()
     assert (made.after.image != made.before.image).any()
-    assert isinstance(compared.control, ObjectPicture) and (compared.control.image != made.after.image).any()
+    assert isinstance(compared["control"], ObjectPicture) and (compared["control"].image != made.after.image).any()
     _, _, record = made.edited.save(tmp_path / "edited.png")
     assert (np.asarray(replay(record).image) == made.after.image).all()
 
