@@ -151,7 +151,8 @@ class Check:
 
     def readme(self) -> str:
         """The commands of README.md as written, line by line, on two photographs of the sample in `my-photos`."""
-        env, done = self.environment("core"), []
+        env, done, folder = self.environment("core"), [], self.outside / "readme"
+        folder.mkdir()  # of its own, since the smoke test has results of these names
         code = (
             "import pathlib, shutil, unswayed.data; sample = pathlib.Path(unswayed.data.__path__[0]) / 'sample'\n"
             "for place, suffix in (('my-photos', 'jpg'), ('my-photos/masks', 'png')):\n"
@@ -162,23 +163,23 @@ class Check:
             "pathlib.Path('mine.py').write_text('from unswayed import open_model\\ndef model():\\n"
             '    return open_model("lite:0")\\n\')\n'
         )
-        run("python", "-c", code, cwd=self.outside, env=env)
+        run("python", "-c", code, cwd=folder, env=env)
         text = (ROOT / "README.md").read_text(encoding="utf-8")
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
             for line in block.splitlines():
                 command = line.partition("   #")[0].strip()
-                done.append(self._readme_line(command, env))
+                done.append(self._readme_line(command, env, folder))
         for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-            run("python", "-c", block, cwd=self.outside, env=env)
+            run("python", "-c", block, cwd=folder, env=env)
             done.append("the Python block")
         return "; ".join(done)
 
-    def _readme_line(self, command: str, env: Mapping[str, str]) -> str:
+    def _readme_line(self, command: str, env: Mapping[str, str], folder: Path) -> str:
         if "download.pytorch.org" in command and not self.cpu:
             return f"not run, PyTorch's index cannot be reached: {command}"
         # 2: the extra of `app` is not installed; 1, 3: verdicts of `check`; 4: weights that only the Hub has.
         codes = {"app": (2,), "check": (0, 1, 3), "evaluate": (0, 4)}.get((command.split() + [""])[1], (0,))
-        output = run("bash", "-c", command, cwd=self.outside, env=env, codes=codes)
+        output = run("bash", "-c", command, cwd=folder, env=env, codes=codes)
         if codes == (2,) and "pip install 'unswayed[app]'" not in output:
             raise Wrong(output)
         return command
