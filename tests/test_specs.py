@@ -78,9 +78,9 @@ def test_a_folder_that_is_not_there_is_named(kind, tmp_path):
 
 def test_a_file_where_a_folder_is_needed_and_the_other_way_round(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(UserError, match="is a file, .* needs a folder"):
+    with refused(given="is a file", allowed="a folder, which 'folder:.*' needs"):
         open_source(f"folder:{tmp_path}/file")
-    with pytest.raises(UserError, match="is a folder, .* needs a file"):
+    with refused(given="is a folder", allowed="a file, which 'coco:.*' needs"):
         open_source(f"coco:{tmp_path}")
 
 

@@ -102,7 +102,7 @@ wrappers=('tencrop',))
         path = self.path()
         if not path.is_file():
             reason = "is a folder" if path.is_dir() else "does not exist"
-            raise UserError(f"{path} {reason}, '{self.text}' needs a file")
+            raise UserError(f"{path} {reason}", allowed=f"a file, which '{self.text}' needs")
         return path
 
     def path(self) -> Path:
@@ -118,7 +118,8 @@ wrappers=('tencrop',))
 def existing_folder(path: Path, text: str) -> Path:
     """`path`, which must be a folder; `text` is the user's spec, for the message."""
     if not path.is_dir():
-        raise UserError(f"{path} {'is a file' if path.exists() else 'does not exist'}, '{text}' needs a folder")
+        reason = "is a file" if path.exists() else "does not exist"
+        raise UserError(f"{path} {reason}", allowed=f"a folder, which '{text}' needs")
     return path
 
 
