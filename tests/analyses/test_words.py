@@ -39,34 +39,34 @@ def test_every_installed_edit_says_what_it_is() -> None:
 
 def test_an_attribute_without_a_certain_effect_is_said_to_show_none() -> None:
     line = verdict_line(drops(background_random=(4.0, False), direction=(12.0, True)))
-    assert line == "direction: costs 12 points; background: no effect shown"
+    assert line == "direction costs 12 points; no effect shown: background"
 
 
 def test_a_sweep_fails_below_the_level_that_costs_ten_points() -> None:
     line = verdict_line(drops(**{"size_0.1": (2.0, True), "size_0.06": (10.0, True), "size_0.03": (40.0, True)}))
-    assert line == "size: costs more than 10 points below 6 % of the picture"
+    assert line == "size costs more than 10 points below 6 % of the picture"
     line = verdict_line(drops(**{"size_0.1": (12.0, True), "size_0.06": (14.0, True), "size_0.03": (40.0, True)}))
-    assert line == "size: costs more than 10 points at 10 % of the picture and below"
+    assert line == "size costs more than 10 points at 10 % of the picture or less"
     line = verdict_line(drops(**{"size_0.1": (2.0, True), "size_0.06": (3.0, True), "size_0.03": (9.0, True)}))
-    assert line == "size: costs up to 9 points"
+    assert line == "size costs up to 9 points"
 
 
 def test_what_is_not_certain_never_fails() -> None:
     line = verdict_line(drops(**{"size_0.1": (2.0, False), "size_0.06": (30.0, False), "size_0.03": (40.0, False)}))
-    assert line == "size: no effect shown"
+    assert line == "no effect shown: size"
 
 
 def test_several_changes_at_once_are_not_blamed_on_one_attribute() -> None:
     line = verdict_line(drops(direction=(1.0, False), direction_small=(30.0, True)))
-    assert line == "small and turned: costs 30 points; direction alone: no effect shown"
+    assert line == "small and turned costs 30 points; no effect shown: direction alone"
 
 
 def test_only_some_models_and_few_photographs_are_said() -> None:
     one = drops(direction=(12.0, True))
     both = pl.concat([one, one.with_columns(model=pl.lit("other"), certain=pl.lit(False))])
-    assert verdict_line(both) == "direction: costs 12 points (1 of 2 models)"
+    assert verdict_line(both) == "on average, direction costs 12 points (1 of 2 models)"
     few = verdict_line(one.with_columns(n=pl.lit(6), certain=pl.lit(False)))
-    assert few == "direction: no effect shown (6 photographs can show large effects only)"
+    assert few == "no effect shown: direction (6 photographs can show large effects only)"
     attacked = verdict_line(one.with_columns(white_box=pl.lit(True)))
     assert attacked == "no edited pictures, so there is no drop"
 

@@ -70,11 +70,11 @@ def test_the_reason_why_a_control_is_missing_is_said(tmp_path: Path) -> None:
     path = folder / "model00.parquet"
     pl.read_parquet(path).filter(~control).write_parquet(path)
     said = verdict(Findings(folder, ReportSettings()))[1]
-    reason = "it was not measured for random background (its control: needs a diffusion network)"
+    reason = "random background has no control here (needs a diffusion network)"
     assert f"what rendering alone costs is included, because {reason}" in said
     write_report(folder, tmp_path / "report.html", heat_maps=0)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "In the matrix it is subtracted where it was measured." in page
+    assert "subtracts it where there is a control, but not in its average." in page
 
 
 @pytest.mark.parametrize(

@@ -289,9 +289,9 @@ def with_effect(drops: pl.DataFrame) -> pl.DataFrame:
 def verdict_line(drops: pl.DataFrame, facts: Facts | None = None) -> str:
     """Return what was found about each attribute in one line, the worst first.
 
-    `small and turned: costs 43 points; size alone: costs more than 10 points below 6 % of the picture; background,
-    direction alone: no effect shown`. An effect is shown if it is certain for at least one model
-    (`analyses.statistics`); the points are the mean over the models for which it is.
+    `on average, small and turned costs 43 points; size alone costs more than 10 points below 6 % of the picture; no
+    effect shown: background, direction alone`. An effect is shown if it is certain for at least one model
+    (`analyses.statistics`); the points are the mean over the models for which it is (`on average`, if there are several).
 
     drops: of `dropped_accuracy`; results of a model that the edit attacks do not count.
     """
@@ -306,11 +306,13 @@ def verdict_line(drops: pl.DataFrame, facts: Facts | None = None) -> str:
     worst = ordered.group_by("attribute").agg(pl.col("effect").max()).sort("effect", "attribute", descending=True)
     for attribute in worst["attribute"]:
         said.setdefault(_found(ordered.filter(attribute=attribute), facts), []).append(attribute)
-    shown = [f"{', '.join(names)}: {finding}" for finding, names in said.items() if finding != NO_EFFECT]
-    none = [f"{', '.join(said[NO_EFFECT])}: {NO_EFFECT}"] if NO_EFFECT in said else []
+    none = said.pop(NO_EFFECT, [])
+    shown = [f"{', '.join(names)} cost{'s' * (len(names) == 1)} {finding}" for finding, names in said.items()]
+    if shown and rows["model"].n_unique() > 1:
+        shown[0] = f"on average, {shown[0]}"
     n = max(rows["n"])
     few = f" ({n} photograph{'s' * (n != 1)} can show large effects only)" if n < TOO_FEW_TO_RANK else ""
-    return "; ".join([*shown, *none]) + few
+    return "; ".join([*shown, *([f"{NO_EFFECT}: {', '.join(none)}"] if none else [])]) + few
 
 
 def _found(rows: pl.DataFrame, facts: Facts) -> str:
@@ -323,9 +325,9 @@ def _found(rows: pl.DataFrame, facts: Facts) -> str:
     means = dict(certain.group_by("edit").agg(pl.col("effect").mean()).iter_rows())
     sweeps = find_sweeps(rows["edit"].unique().to_list(), facts)
     if len(sweeps) == 1 and (levels := sweeps[0].too_much(means)):
-        return f"costs more than {TOO_MUCH:g} points {levels}{of}"
+        return f"more than {TOO_MUCH:g} points {levels}{of}"
     most = max(means.values())
-    return f"costs {'up to ' if rows['edit'].n_unique() > 1 else ''}{most:.0f} point{'s' * (round(most) != 1)}{of}"
+    return f"{'up to ' if rows['edit'].n_unique() > 1 else ''}{most:.0f} point{'s' * (round(most) != 1)}{of}"
 
 
 def differs(table: pl.DataFrame) -> bool:

@@ -69,10 +69,9 @@ class Sweep:
         points = np.maximum.accumulate(points)
         if points[-1] <= TOO_MUCH:
             return ""
-        side = "below" if below else "above"
         if points[0] > TOO_MUCH:
-            return f"at {self._level(float(axis[0]))} and {side}"
-        return f"{side} {self._level(float(np.interp(TOO_MUCH, points, axis)))}"
+            return f"at {self._level(float(axis[0]))} or {'less' if below else 'more'}"
+        return f"{'below' if below else 'above'} {self._level(float(np.interp(TOO_MUCH, points, axis)))}"
 
     def _level(self, at: float) -> str:
         """Return a level with its unit; shares in percent."""

@@ -43,7 +43,7 @@ def verdict(findings: Findings) -> list[str]:
         _how_much(findings),
         f"What hurts most: {hurts.answer} {hurts.reason}",
         f"Is that sure? {sure.answer}: {sure.reason} {beyond_chance(findings)}",
-        *([f"Can the models be ranked? {ranked.answer}. {ranked.reason}"] if ranked else filter(None, [_small(n)])),
+        *([f"Is one model the steadiest? {ranked.answer}. {ranked.reason}"] if ranked else filter(None, [_small(n)])),
     ]
 
 
@@ -51,19 +51,20 @@ def measure_words(findings: Findings) -> str:
     """Return whether the averages are net of what rendering alone costs and, if not, why."""
     if not any(row["raw"] for row in findings.averages.values()):
         return "what rendering alone costs is subtracted"
-    return f"what rendering alone costs is included, because it was not measured for {_without_control(findings)}"
+    return f"what rendering alone costs is included, because {_without_control(findings)}"
 
 
 def _without_control(findings: Findings) -> str:
-    """Return which edits have no control and why, as far as the benchmark's manifest records it."""
+    """Return that some edits have no control and why, as far as the benchmark's manifest records it."""
     manifest = findings.facts.manifest
     raw = set(findings.drops.filter("raw")["edit"]) & set(findings.averaged)
-    edits = findings.words[min(raw)] if len(raw) == 1 else f"{len(raw)} edits"
+    edits = f"{findings.words[min(raw)]} has" if len(raw) == 1 else f"{len(raw)} edits have"
     if manifest is None or not {"status", "reason"} <= set(manifest.columns):
-        return edits
+        return f"{edits} no control here"
     rows = manifest.filter(pl.col("edit").is_in(list(findings.facts.controls.values())))
     absent = rows.filter((pl.col("status") == "ok").any().over("edit").not_()).drop_nulls("reason")
-    return edits if absent.is_empty() else f"{edits} (its control: {str(absent['reason'][0]).partition(':')[0]})"
+    why = "" if absent.is_empty() else f" ({str(absent['reason'][0]).partition(':')[0]})"
+    return f"{edits} no control here{why}"
 
 
 def _how_much(findings: Findings) -> str:
@@ -109,9 +110,8 @@ def hurts_most(findings: Findings) -> tuple[Answer, Answer]:
     if gap is not None:
         more = f"({points(gap['points'], signed=True)} points, {interval(gap['low'], gap['high'])})"
         following = findings.words[findings.worst["edit"][1]]
-        reason += (
-            f"; that it is worse than the next, {following} {more}, is {'sure too' if gap['certain'] else 'not sure'}"
-        )
+        also = "sure too" if gap["certain"] else "not sure"
+        reason += f"; that it costs more than the next, {following} {more}, is {also}"
     return Answer(words, costs), Answer(answer, f"{reason}.")
 
 
@@ -211,9 +211,9 @@ def _leaf(words: str, attribute: str) -> str:
     """Return the words of an edit below the heading of its attribute.
 
     >>> _leaf("object size 5 %", "size"), _leaf("random background", "background"), _leaf("turned", "direction")
-    ('5 %', 'random', 'turned')
+    ('object 5 %', 'random', 'turned')
     """
-    return re.sub(rf"\b(object )?{re.escape(attribute)}\b", "", words).strip() or words
+    return re.sub(rf" ?\b{re.escape(attribute)}\b", "", words).strip() or words
 
 
 def _plot(findings: Findings) -> dict[str, object]:
