@@ -291,7 +291,7 @@ def verdict_line(drops: pl.DataFrame, facts: Facts | None = None) -> str:
 
     `on average, small and turned costs 43 points; size alone costs more than 10 points below 6 % of the picture; no
     effect shown: background, direction alone`. An effect is shown if it is certain for at least one model
-    (`analyses.statistics`); the points are the mean over the models for which it is (`on average`, if there are several).
+    (`analyses.statistics`); the points are the mean over the models for which it is.
 
     drops: of `dropped_accuracy`; results of a model that the edit attacks do not count.
     """
