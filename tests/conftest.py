@@ -1,13 +1,14 @@
-"""What tests of several folders share: a real browser, commands without the rights of root, and settings of Hypothesis
-that do not depend on speed."""
+"""What tests of several folders share: a server that copies worker processes, a real browser, commands without the
+rights of root, and settings of Hypothesis that do not depend on speed."""
 
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,26 @@ from command_line import PROGRAM
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
+
+# Whatever the workers of any command import, except for what only some extras bring.
+IMPORTS_OF_WORKERS = (
+    "cv2", "pyarrow.parquet", "scipy.special", "timm", "torch", "torchvision", "unswayed.benchmark.render",
+    "unswayed.benchmark.warm", "unswayed.evaluation", "unswayed.models.opening",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _server_that_has_imported_everything() -> Iterator[None]:
+    """The server that copies worker processes lives as long as the tests and imports only what its first worker needs:
+    without this, every worker of another command would import torch for itself, in seconds."""
+    preload = multiprocessing.set_forkserver_preload
+
+    def all_imports(modules: Iterable[str]) -> None:
+        preload(list(dict.fromkeys([*modules, *IMPORTS_OF_WORKERS])))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing, "set_forkserver_preload", all_imports)
+        yield
 
 
 @pytest.fixture(scope="module")
