@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import run_cli_process
+from command_line import run_cli
 from unswayed.benchmark import Benchmark
 
 
@@ -39,8 +39,8 @@ def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     out = tmp_path / "bench"
     command = ["build", f"folder:{bad_folder}", "-o", str(out), "--renderer", "paste", "--pixels", "32"]
     command += ["--recipe", "original,size-0.1", "--workers", "2", "--json"]
-    done = run_cli_process(*command)
-    assert done.returncode == 4, done.stderr
+    done = run_cli(*command)
+    assert done.exit_code == 4, done.stderr
     answer = json.loads(done.stdout)
     reasons = {source.partition("--")[2]: reason for source, reason in answer["failures"].items()}
     assert sorted(reasons) == ["0010", "0100", "0211", "0301", "0412", "0502", "0613", "0703", "0814"]
@@ -53,8 +53,8 @@ def test_the_build_finishes_and_says_what_is_wrong(bad_folder, tmp_path):
     good = [row for row in rows if row["source_id"] not in answer["failures"]]
     assert {row["status"] for row in good} == {"ok"}
     assert len(good) == 991 * 4
-    verified = run_cli_process("verify", out, "--json")
-    assert verified.returncode == 1
+    verified = run_cli("verify", out, "--json")
+    assert verified.exit_code == 1
     problems = json.loads(verified.stdout)["problems"]
     assert len(problems) == 9 * 4
     assert {problem["where"].split("/")[0].partition("--")[2] for problem in problems} == set(reasons)
@@ -68,8 +68,8 @@ def test_a_mask_of_another_size_and_two_masks_are_said(drawn_folder, tmp_path):
     Image.open(second).save(second.with_suffix(".bmp"))
     out = tmp_path / "bench"
     command = ["build", f"folder:{folder}", "-o", str(out), "--renderer", "paste", "--recipe", "original"]
-    done = run_cli_process(*command)
-    assert done.returncode == 4
+    done = run_cli(*command)
+    assert done.exit_code == 4
     assert "the mask is 20×20, its picture 48×40" in done.stderr
     assert "0001" in done.stderr
     failed = {

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from command_line import run_cli_process
+from command_line import run_cli
 from unswayed.edits import EDITS, catalog, edits_table, make_edit, parse_edit
 from unswayed.edits.recipes import RECIPES
 from unswayed.errors import UserError
 
 
 def unswayed(*arguments: str) -> str:
-    return run_cli_process(*arguments, code=0).stdout
+    return run_cli(*arguments, code=0).stdout
 
 
 def test_the_command_prints_every_edit_its_ranges_and_every_recipe() -> None:

@@ -30,6 +30,7 @@ def test_inputs_that_escaped_once_do_not_again(name: str) -> None:
                 reader.read(data)
 
 
+@pytest.mark.no_cover  # which takes as long as the readers themselves; their own tests cover them
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_raises_nothing_but_user_errors(name: str) -> None:
     reader = READERS[name]()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import refusal, run_cli, run_cli_process
+from command_line import refusal, run_cli
 from deadly import unswayed
 from unswayed.errors import UserError
 from unswayed.files.whole import write_bytes
@@ -144,13 +144,13 @@ def test_a_mask_comes_back_from_its_file():
 
 
 def test_the_command_ends_with_4_after_a_failure_and_prints_json(photographs, tmp_path):
-    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--json")
-    assert done.returncode == 4
+    done = run_cli("masks", photographs, "-o", tmp_path / "masks", "--json")
+    assert done.exit_code == 4
     rows = json.loads(done.stdout)
     assert [row["status"] for row in rows] == ["made", "made", "failed"]
     (photographs / "panda/bad.jpg").unlink()
-    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks")
-    assert (done.returncode, done.stdout.split(":")[0]) == (0, "0 made, 2 kept, 0 failed")
+    done = run_cli("masks", photographs, "-o", tmp_path / "masks")
+    assert (done.exit_code, done.stdout.split(":")[0]) == (0, "0 made, 2 kept, 0 failed")
 
 
 def test_a_photograph_that_ends_its_reader_fails_alone(photographs, tmp_path):
@@ -171,10 +171,10 @@ def test_a_photograph_that_ends_its_reader_fails_alone(photographs, tmp_path):
 
 
 def test_the_command_refuses_a_wrong_box_and_an_unknown_segmenter(photographs, tmp_path):
-    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--box", "1,2")
-    assert (done.returncode, "X,Y,W,H" in done.stderr) == (2, True)
-    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "--segmenter", "grabcat")
-    assert (done.returncode, "did you mean 'grabcut'" in done.stderr) == (2, True)
-    done = run_cli_process("masks", photographs, "-o", tmp_path / "masks", "-m", "grabcut")
-    assert (done.returncode, "allowed: --segmenter grabcut" in done.stderr) == (2, True)
+    done = run_cli("masks", photographs, "-o", tmp_path / "masks", "--box", "1,2")
+    assert (done.exit_code, "X,Y,W,H" in done.stderr) == (2, True)
+    done = run_cli("masks", photographs, "-o", tmp_path / "masks", "--segmenter", "grabcat")
+    assert (done.exit_code, "did you mean 'grabcut'" in done.stderr) == (2, True)
+    done = run_cli("masks", photographs, "-o", tmp_path / "masks", "-m", "grabcut")
+    assert (done.exit_code, "allowed: --segmenter grabcut" in done.stderr) == (2, True)
     assert not (tmp_path / "masks").exists()

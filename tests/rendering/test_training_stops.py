@@ -1,6 +1,7 @@
 """Training that is killed, stopped or given what cannot be: nothing saved is lost, and every mistake is named."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,9 @@ from unswayed.rendering.training import loop
 from unswayed.rendering.training.photos import load_photos, read_photos
 
 
-@pytest.fixture
-def photos(tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
     rng = np.random.default_rng(0)
     for number in range(4):
         coarse = Image.fromarray(rng.integers(0, 255, (6, 6, 3), np.uint8))
@@ -31,10 +31,20 @@ def photos(tmp_path):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def small_network(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def small_network():
     torch.set_num_threads(1)
-    monkeypatch.setattr(loop, "CompactConfig", lambda: SMALL)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "CompactConfig", lambda: SMALL)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(photos, tmp_path_factory):
+    """The folder of a run that nothing stopped; not to be written to."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    train(photos, folder)
+    return folder
 
 
 def train(photos, folder, **changes):
@@ -50,19 +60,18 @@ def network(folder):
 
 
 @pytest.mark.parametrize(("when", "step"), [("after", 3), ("between", 2)])
-def test_a_killed_run_goes_on_from_its_last_whole_state(photos, tmp_path, when, step):
+def test_a_killed_run_goes_on_from_its_last_whole_state(photos, whole, tmp_path, when, step):
     script = [sys.executable, dying_run.__file__, str(photos), str(tmp_path / "run"), when]
     died = subprocess.run(script, capture_output=True, text=True)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert state(tmp_path / "run")["step"] == step
     train(photos, tmp_path / "run")
-    train(photos, tmp_path / "whole")
-    assert network(tmp_path / "run") == network(tmp_path / "whole")
+    assert network(tmp_path / "run") == network(whole)
     assert [file.name for file in (tmp_path / "run").glob("*state-*")] == ["state-6.safetensors"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_finishes_its_step_and_saves(photos, tmp_path, number):
+def test_a_stopped_run_finishes_its_step_and_saves(photos, whole, tmp_path, number):
     before = signal.getsignal(number)
     trainer = loop.Trainer(small_recipe(), *load_photos([photos], 2, "cpu"), tmp_path / "run", compiled=False)
     with pytest.raises(KeyboardInterrupt):
@@ -70,8 +79,7 @@ def test_a_stopped_run_finishes_its_step_and_saves(photos, tmp_path, number):
     assert signal.getsignal(number) is before
     assert state(tmp_path / "run")["step"] == 2
     train(photos, tmp_path / "run")
-    train(photos, tmp_path / "whole")
-    assert network(tmp_path / "run") == network(tmp_path / "whole")
+    assert network(tmp_path / "run") == network(whole)
 
 
 def test_the_command_says_how_to_go_on_and_exits_with_130(photos, tmp_path, monkeypatch):
@@ -127,8 +135,8 @@ def _emptied(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_cut, _emptied, Path.unlink])
-def test_a_damaged_state_is_named(photos, tmp_path, damage):
-    train(photos, tmp_path / "run")
+def test_a_damaged_state_is_named(photos, whole, tmp_path, damage):
+    shutil.copytree(whole, tmp_path / "run")
     damage(tmp_path / "run" / "state-6.safetensors")
     with refused(given=r"cannot be resumed.*damaged", run=r"rm .*state\.json"):
         train(photos, tmp_path / "run")
