@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 from unswayed.views.app import AppSettings
 from unswayed.views.app.page import served
 
-SCENE, CORNER, END = "koala", 2, 0.25  # END: the share of the object's sides that is left
+SCENE, CORNER, END = "chicken", 2, 0.25  # END: the share of the object's sides that is left
 STEPS, FRAME, HOLD = 18, 110, 1500  # milliseconds
 WIDE, HIGH, SHOWN = 960, 584, 760
 TALL = 800  # of the window in which the app is shown; the frames begin at the stage

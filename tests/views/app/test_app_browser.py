@@ -48,14 +48,14 @@ def open_a_flip_of_lite_0(page: Any) -> None:
 
 
 def test_an_edit_changes_the_answer_and_its_record_replays_to_the_same_bytes(page, tmp_path):
-    assert "koala →" in page.inner_text("#answers")  # the page opens with a change that turns the answer
+    assert "hen →" in page.inner_text("#answers")  # the page opens with a change that turns the answer
     page.click("#pictures .chip.all")
     page.wait_for_selector("#answers .held")
-    assert "The prediction is the same: koala" in page.inner_text("#answers")
+    assert "The prediction is the same: hen" in page.inner_text("#answers")
     page.fill("#size-rate input[type=number]", "3")
     page.wait_for_selector("#answers .turned")
     assert page.is_checked("#on-size input")
-    assert "koala →" in page.inner_text("#answers")
+    assert "hen →" in page.inner_text("#answers")
     assert page.locator("#answers img").count() == 2
     picture, mask, record = (downloaded(page, what, tmp_path) for what in ("picture", "mask", "record"))
     assert json.loads(record.read_text())["request"]["chain"][0]["rate"] == 0.03
@@ -157,7 +157,7 @@ def test_the_smallest_change_is_searched_and_worded_with_care(page):
     page.click("#search")
     page.wait_for_selector("#found .film")
     said = page.inner_text("#found")
-    assert "the prediction changes from “koala”" in said
+    assert "the prediction changes from “hen”" in said
     assert "smaller levels that were not tried" in said
 
 

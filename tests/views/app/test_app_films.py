@@ -76,19 +76,19 @@ def choose_background(page: Any, kind: str) -> None:
 def test_a_filmstrip_is_scrubbed_with_keys_and_mouse_and_saved_as_a_gif(page, tmp_path):
     page.click("#search")
     page.wait_for_selector("#found .film .thumbs img.current")
-    assert "the prediction changes from “koala”" in page.inner_text("#found")
-    assert "Probability of “koala”, from 0 to 100 %" in page.inner_text("#found"), "the curve says what it shows"
+    assert "the prediction changes from “hen”" in page.inner_text("#found")
+    assert "Probability of “hen”, from 0 to 100 %" in page.inner_text("#found"), "the curve says what it shows"
     tops = page.locator("#found .chips button").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")
     assert len(tops) == 2 and tops[0] == tops[1]
     at_turn = shown_still(page)
-    assert "koala" not in at_turn[0].split(";")[0]
+    assert "hen" not in at_turn[0].split(";")[0]
     page.locator("#found input[type=range]").focus()
     page.keyboard.press("ArrowLeft")
     before = shown_still(page)
     assert all(one != other for one, other in zip(before, at_turn, strict=True))
     page.keyboard.press("Home")
-    assert shown_still(page)[0].startswith("unchanged: koala")
-    assert page.locator("#found input[type=range]").get_attribute("aria-valuetext").startswith("unchanged: koala")
+    assert shown_still(page)[0].startswith("unchanged: hen")
+    assert page.locator("#found input[type=range]").get_attribute("aria-valuetext").startswith("unchanged: hen")
     curve = page.locator("#found .curve").bounding_box()
     page.mouse.click(curve["x"] + curve["width"] - 2, curve["y"] + curve["height"] / 2)
     last = page.locator("#found .thumbs img").count() - 1

@@ -148,7 +148,7 @@ def test_the_stage_stays_in_sight_and_says_the_answer(page):
     assert page.locator("#pictures .after").bounding_box()["y"] < 500
     page.fill("#size-rate input[type=number]", "3")
     page.wait_for_selector("#pictures .verdict .turned")
-    assert "changed, was koala" in page.inner_text("#pictures .verdict")
+    assert "changed, was hen" in page.inner_text("#pictures .verdict")
 
 
 def test_on_a_phone_fingers_move_the_object_and_a_bar_shows_picture_and_answer(browser, address):
@@ -167,7 +167,7 @@ def test_on_a_phone_fingers_move_the_object_and_a_bar_shows_picture_and_answer(b
         page.wait_for_selector("#pictures .glance", state="visible")
         bar = page.locator("#pictures .glance").bounding_box()
         assert bar["y"] + bar["height"] == pytest.approx(844, abs=1)
-        assert "koala" in page.inner_text("#pictures .glance")
+        assert "hen" in page.inner_text("#pictures .glance")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 

@@ -321,7 +321,7 @@ class Preset:
 
 # Found by trying every attribute on every photograph of the sample; the page opens with the first one.
 PRESETS = (
-    Preset("A small koala", "koala", {"size": {"rate": 0.03}}),
+    Preset("Small hens", "chicken", {"size": {"rate": 0.03}}),
     Preset("A sheep upside down", "sheep", {"direction": {"degrees": 180.0}}),
     Preset("A blue hen", "chicken", {"color": {"hue": 120.0}}),
     Preset("A pig in the corner", "pig", {"position": {"x": 0.0, "y": 1.0}}),
