@@ -22,10 +22,11 @@ from command_line import PROGRAM
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
-# Whatever the workers of any command import, except for what only some extras bring.
+# Whatever the workers of any command import; what is not installed is left out.
 IMPORTS_OF_WORKERS = (
-    "cv2", "pyarrow.parquet", "scipy.special", "timm", "torch", "torchvision", "unswayed.benchmark.render",
-    "unswayed.benchmark.warm", "unswayed.evaluation", "unswayed.models.opening",
+    "cv2", "onnxruntime", "polars", "pyarrow.parquet", "pytorch_grad_cam", "scipy.special", "timm", "torch",
+    "torchvision", "unswayed.benchmark.render", "unswayed.benchmark.warm", "unswayed.evaluation.study",
+    "unswayed.models.opening",
 )  # fmt: skip
 
 
