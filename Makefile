@@ -22,9 +22,10 @@ INSTALL := $(UV) pip install --quiet --python $(VENV)/bin/python
 COMPILE := $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --no-emit-index-url --no-annotate --no-header
 DEVELOPMENT := app coco dev diffusers editors masks models studies
 EXTRAS := datasets fiftyone litert maite mlflow openvino ray s3 wandb
-# The tests start hundreds of processes, so Python keeps what it compiles, whatever the shell says. A file's tests stay in
-# one process, which makes what they share once.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -rfEs -n 2 --dist loadfile --cov --cov-report=
+# The tests start hundreds of processes, so what Python compiles is kept, whatever the shell says, and not among the
+# sources. A file's tests stay in one process, which makes what they share once.
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/bytecode OMP_NUM_THREADS=1 \
+	$(VENV)/bin/python -m pytest -rfEs -n 2 --dist loadfile --cov --cov-report=
 DEMO ?= demo
 
 # At least this share of the lines, in %, must be covered by the whole suite.
