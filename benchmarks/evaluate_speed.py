@@ -232,10 +232,10 @@ def parts(spec: str, models: list[str], device: str, batch: int) -> dict[str, fl
         for number, model in enumerate(classifiers):
             side = model.transform.crop
             crops = torch.randint(0, 255, (batch, side, side, 3), dtype=torch.uint8, pin_memory=device != "cpu")
-            works = [partial(passed, copied, crops) for copied in copies(model, lanes, lanes, 0)]
-            list(in_lanes(works, [batch] * 2 * lanes))
+            copied, work = copies(model, lanes, lanes, 0), partial(passed, crops=crops)
+            list(in_lanes(work, copied, [batch] * 2 * lanes))
             sizes = [min(batch, count - done) for done in range(0, count, batch)]
-            seconds[f"pass {number}"] = elapsed(in_lanes(works, sizes), device)
+            seconds[f"pass {number}"] = elapsed(in_lanes(work, copied, sizes), device)
     geometries = list(dict.fromkeys(model.transform.geometry for model in classifiers))
     plan = [list(range(start, min(start + batch, count))) for start in range(0, count, batch)]
     decoder = Decoder(pictures.rows, plan, geometries, cores)
@@ -249,7 +249,7 @@ def opened(models: list[str], device: str) -> list[Any]:
     return [open_model(model, device=device) for model in models]
 
 
-def passed(model: Any, crops: Any, size: int) -> None:
+def passed(model: Any, size: int, crops: Any) -> None:
     model.classify(crops[:size], size)
 
 

@@ -223,28 +223,23 @@ class takes(Generic[Fields, Settings]):
 
 
 LINE = 120
-Class = TypeVar("Class", bound=type)
 
 
-def one_line(kind: Class) -> Class:
-    """Decorate a dataclass of results: its `repr` fits in one line, with the size of what is long.
+class OneLine:
+    """A dataclass of results with `repr=False`: its `repr` fits in one line, with the size of what is long.
 
-    >>> @one_line
-    ... @dataclass(frozen=True)
-    ... class Result:
+    >>> @dataclass(frozen=True, repr=False)
+    ... class Result(OneLine):
     ...     name: str
     ...     rows: list[int]
     >>> Result("bench", list(range(1000)))
     Result(name='bench', rows=<1000>)
     """
 
-    def shown(self: Any) -> str:
+    def __repr__(self: Any) -> str:
         parts = (f"{field.name}={_short(getattr(self, field.name))}" for field in fields(self) if field.repr)
         text = f"{type(self).__name__}({', '.join(parts)})"
         return text if len(text) <= LINE else f"{text[: LINE - 2]}…)"
-
-    kind.__repr__ = shown  # type: ignore[assignment]
-    return kind
 
 
 def _short(value: object) -> str:

@@ -22,7 +22,7 @@ from importlib import resources
 from numbers import Integral
 from typing import Any, Literal, get_args
 
-from unswayed.choices import one_line
+from unswayed.choices import OneLine
 from unswayed.errors import UserError, check_known, some, unknown
 from unswayed.files.records import require_fields
 
@@ -47,9 +47,8 @@ RIVAL10: dict[str, tuple[str, ...]] = {
 }
 
 
-@one_line
-@dataclass(frozen=True)
-class LabelSpace:
+@dataclass(frozen=True, repr=False)
+class LabelSpace(OneLine):
     """An ordered list of classes; `wnids` is empty outside ImageNet.
 
     >>> imagenet().index("giant panda"), imagenet().index("n02510455"), imagenet().index(388)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unswayed.choices import Frame, check_choice, one_line
+from unswayed.choices import Frame, OneLine, check_choice
 from unswayed.errors import BadPicture
 
 WARNING = "warning: "  # the start of a note about what looks wrong with a mask
@@ -45,9 +45,8 @@ class MaskOrigin:
         return MaskOrigin(by, confidence) if isinstance(by, str) and isinstance(confidence, float) else None
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class Scene:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scene(OneLine):
     """One photograph and the object in it.
 
     id: unique, path-safe slug; image: (H, W, 3) uint8 RGB; mask: (H, W) float32 in [0, 1], 1 = object, also made from

@@ -123,7 +123,7 @@ def test_a_million_honest_rows_are_read(tmp_path: Path) -> None:
 )
 def test_an_array_is_the_one_that_pyarrow_makes(values, kind, missing):
     given = values.tolist() if isinstance(values, np.ndarray) and values.ndim == 2 else values
-    made = array_of(values, kind, missing)
+    made = array_of(values if missing is None else np.ma.array(values, mask=missing), kind)
     made.validate(full=True)
     assert made.equals(pa.array(given, kind, mask=missing))
     assert made.null_count == pa.array(given, kind, mask=missing).null_count

@@ -110,9 +110,8 @@ def find_flips(
     and the classes. One model is in memory at a time.
     """
     facts = facts or Facts()
-    there = columns_of(predictions)
-    columns = [*_NEEDED, *(name for name in _WANTED if name in there)]
     superclass = superclass_of(facts)
+    columns = [*_NEEDED, *columns_of(predictions, _WANTED)]
     counts: list[pl.DataFrame] = []
     pairs: list[pl.DataFrame] = []
     lost: dict[tuple[str, str], list[Flip]] = {}

@@ -27,7 +27,7 @@ def object_measures(
     """
     facts = read_facts(predictions) if facts is None else facts
     rows: list[Row] = []
-    known = [name for name in _COLUMNS if name in columns_of(predictions)]
+    known = columns_of(predictions, _COLUMNS)
     for model, frame in each_model(predictions, known) if set(known) == set(_COLUMNS) else ():
         frame = frame.filter(pl.col("task").is_in(["detect", "segment"]) & (pl.col("edit") != SOURCE))
         for edit in facts.sorted(frame["edit"].unique().to_list()):

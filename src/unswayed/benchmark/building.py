@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.edits.recipes import Recipe, open_recipe
 from unswayed.errors import UserError
 from unswayed.files.locks import alone
@@ -76,9 +76,8 @@ class Progress:
         return done / total if total else 1.0
 
 
-@one_line
-@dataclass(frozen=True)
-class BuildResult:
+@dataclass(frozen=True, repr=False)
+class BuildResult(OneLine):
     """The result of a build: rows by status over the whole benchmark, or over the shard, and for this run alone the
     sources that were made, the seconds it took, the seconds of each stage and the CPU seconds of the workers that
     prepare and write, both summed over workers; classes: how many
@@ -99,73 +98,6 @@ class BuildResult:
     invalid: int = 0
     left_out: int = 0
     unfinished: int = 0
-
-
-@takes(BuildSettings)
-def build(
-    source: str | Source,
-    output: str | Path,
-    settings: BuildSettings,
-    *,
-    opened: Renderer | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    show: Callable[[View], None] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> BuildResult:
-    """Build a benchmark of `source` in the folder `output`; settings: a `BuildSettings`, or its fields as keywords.
-
-    >>> import tempfile
-    >>> built = build("sample", tempfile.mkdtemp() + "/bench", recipe="size-0.1", renderer="paste", limit=1)
-    >>> built.counts["ok"], built.failures
-    (4, {})
-
-    The same call again resumes the build: finished sources are kept, failed ones are tried again. A call with more
-    edits, runs or scenes adds them to the existing benchmark. If nothing is added, the bytes of the result depend on
-    neither the interruption nor `batch_size`, `workers` and the engine. A folder that holds another benchmark is
-    refused. Without a network (`renderer="paste"`) `workers` processes build whole sources. With one, `workers`
-    processes prepare pictures for each device; several devices have a process each, a single one is used here. Shards
-    of one build may run at the same time, and the one that finishes last writes the manifest.
-
-    opened: an open renderer (`unswayed.rendering.open_renderer`) that has a network, so that several builds share
-    one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
-    after every pass of a network; show: with the state of the whole run, workers included; say: with how long a
-    pipeline will take without a GPU, before it begins.
-    """
-    if opened is not None:
-        settings = replace(settings, guide=_settled(opened, settings))
-    root = place_of(output).expanduser()
-    scenes = source if isinstance(source, Source) else open_source(source)
-    selected = scenes.select(
-        settings.limit, settings.classes, sample=settings.sample, per_class=settings.per_class, seed=settings.seed
-    )
-    recipe = settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe)
-    plan = Plan(root, selected, recipe, settings)
-    unit = "passes" if settings.has_network else "scenes"
-    with only_run(root, settings.shard), Monitor(root, "build", unit, show) as monitor:
-        start_server(preload(SourceBuilder(plan)))
-        return _Run(plan, opened, monitor, progress, say).build()
-
-
-def _settled(renderer: Renderer, settings: BuildSettings) -> str:
-    """Return the guide of an open renderer; refuse settings that were fixed when it was opened."""
-    described = renderer.describe()
-    if described["renderer"] == "paste":
-        raise UserError("the open renderer has no network", allowed='BuildSettings(renderer="paste") instead')
-    given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
-    if not _here_possible(settings):
-        given = ["engine", *given]
-    if given:
-        raise UserError(
-            f"{', '.join(given)} cannot be set for a renderer that is already open",
-            allowed="these settings in the call of open_renderer",
-        )
-    guide = described.get("guide")
-    return "none" if guide is None else str(guide["name"])
-
-
-def _here_possible(settings: BuildSettings) -> bool:
-    """Whether the engine may run the network in this process."""
-    return bool(ENGINES.part(settings.engine).facts.get("this_process"))
 
 
 class _Run:
@@ -207,7 +139,7 @@ class _Run:
         self.done = len(self.part) - len(waiting)
         self.counts.update(row.status for source_id in rows.keys() - set(waiting) for row in rows[source_id])
         runs = {edit: plan.settings.runs if drawn else 1 for edit, drawn in plan.draws.items()}
-        self.planned = sum(passes[start] * runs[edit] for edit, start in plan.recipe.starts().items())
+        self.planned = sum(passes[start] * runs[edit] for edit, start in plan.recipe.starts.items())
         self.all_passes = len(waiting) * self.planned
         self.tell()
         stages, cpu = defaultdict[str, float](float), 0.0
@@ -219,8 +151,8 @@ class _Run:
                 self.tell(summary)
                 self.monitor.check_folder(CARD)
         self.monitor.check_folder(CARD)
-        sweep(root, ours)  # what workers left that died in this run
         refresh(root)  # for rows that other machines have added
+        sweep(root, ours)  # what workers left that died in this run
         built = _finish(plan, self.part)
         return replace(built, made=len(waiting), seconds=time.monotonic() - started, stages=dict(stages), cpu=cpu)
 
@@ -242,8 +174,7 @@ class _Run:
     def _maker(self) -> tuple[Described, Callable[[list[str]], Generator[Summary, None, None]]]:
         """What the renderer says of the benchmark, and the function that makes the sources."""
         plan, settings = self.plan, self.plan.settings
-        network = settings.has_network
-        devices = engine_of(settings).places(settings) if network and self.opened is None else []
+        devices = engine_of(settings).places(settings) if plan.network and self.opened is None else []
         if len(devices) > 1 or (devices and not _here_possible(settings)):
             # A process of its own opens the renderer on a device to describe it.
             [outcome] = run_tasks(describe_network, [plan], settings=settings, devices=devices[:1], apart=True)
@@ -252,7 +183,7 @@ class _Run:
             return outcome.result, functools.partial(self._on_devices, devices)
         plan = plan.on(devices[0]) if devices else plan
         renderer, removal = self.opened or plan.open_renderer(), removal_of(settings)
-        make = self._here if network else self._by_source
+        make = self._here if plan.network else self._by_source
         return described(plan, renderer, removal), functools.partial(make, plan, renderer, removal)
 
     def _by_source(
@@ -339,3 +270,70 @@ def _finish(plan: Plan, part: list[str]) -> BuildResult:
         write_mask_sheet(root, rows, origins)
         shutil.rmtree(root / CACHE, ignore_errors=True)
     return result
+
+
+@takes(BuildSettings)
+def build(
+    source: str | Source,
+    output: str | Path,
+    settings: BuildSettings,
+    *,
+    opened: Renderer | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    show: Callable[[View], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> BuildResult:
+    """Build a benchmark of `source` in the folder `output`; settings: a `BuildSettings`, or its fields as keywords.
+
+    >>> import tempfile
+    >>> built = build("sample", tempfile.mkdtemp() + "/bench", recipe="size-0.1", renderer="paste", limit=1)
+    >>> built.counts["ok"], built.failures
+    (4, {})
+
+    The same call again resumes the build: finished sources are kept, failed ones are tried again. A call with more
+    edits, runs or scenes adds them to the existing benchmark. If nothing is added, the bytes of the result depend on
+    neither the interruption nor `batch_size`, `workers` and the engine. A folder that holds another benchmark is
+    refused. Without a network (`renderer="paste"`) `workers` processes build whole sources. With one, `workers`
+    processes prepare pictures for each device; several devices have a process each, a single one is used here. Shards
+    of one build may run at the same time, and the one that finishes last writes the manifest.
+
+    opened: an open renderer (`unswayed.rendering.open_renderer`) that has a network, so that several builds share
+    one network; the settings that it was opened with must then be unset. progress: called when a source is done, and
+    after every pass of a network; show: with the state of the whole run, workers included; say: with how long a
+    pipeline will take without a GPU, before it begins.
+    """
+    if opened is not None:
+        settings = replace(settings, guide=_settled(opened, settings))
+    root = place_of(output).expanduser()
+    scenes = source if isinstance(source, Source) else open_source(source)
+    selected = scenes.select(
+        settings.limit, settings.classes, sample=settings.sample, per_class=settings.per_class, seed=settings.seed
+    )
+    recipe = settings.recipe if isinstance(settings.recipe, Recipe) else open_recipe(settings.recipe)
+    plan = Plan(root, selected, recipe, settings)
+    unit = "passes" if plan.network else "scenes"
+    with only_run(root, settings.shard), Monitor(root, "build", unit, show) as monitor:
+        start_server(preload(SourceBuilder))
+        return _Run(plan, opened, monitor, progress, say).build()
+
+
+def _settled(renderer: Renderer, settings: BuildSettings) -> str:
+    """Return the guide of an open renderer; refuse settings that were fixed when it was opened."""
+    described = renderer.describe()
+    if described["renderer"] == "paste":
+        raise UserError("the open renderer has no network", allowed='BuildSettings(renderer="paste") instead')
+    given = [name for name in (*RENDERER_OPTIONS, "batch_size") if getattr(settings, name) is not None]
+    if not _here_possible(settings):
+        given = ["engine", *given]
+    if given:
+        raise UserError(
+            f"{', '.join(given)} cannot be set for a renderer that is already open",
+            allowed="these settings in the call of open_renderer",
+        )
+    guide = described.get("guide")
+    return "none" if guide is None else str(guide["name"])
+
+
+def _here_possible(settings: BuildSettings) -> bool:
+    """Whether the engine may run the network in this process."""
+    return bool(ENGINES.part(settings.engine).facts.get("this_process"))

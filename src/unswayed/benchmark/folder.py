@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
 
-from unswayed.choices import one_line
+from unswayed.choices import OneLine
 from unswayed.errors import BadPicture, UserError, check_known
 from unswayed.files.storage import address, fetch_pictures, local_copy
 from unswayed.files.whole import MOST_PICTURE, Json, read_file
@@ -157,9 +157,8 @@ class Problem:
         return f"{self.where}: {self.what}"
 
 
-@one_line
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(OneLine):
     """The result of `verify`: rows and files checked, rows by status, and the problems, if any."""
 
     root: Path
@@ -212,8 +211,7 @@ def changed_files(root: Path, rows: Sequence[Record], workers: int = 8) -> list[
     files = [(path, digest) for path, digest in both if path and digest]
     parts = [files[first : first + 64] for first in range(0, len(files), 64)]  # a task for each would take longer
     with ThreadPoolExecutor(workers) as pool:
-        checked = pool.map(lambda part: [_read(root, *file)[1] for file in part], parts)
-        return [problem for problems in checked for problem in problems if problem is not None]
+        return [problem for problems, _ in pool.map(lambda part: _checked(root, part), parts) for problem in problems]
 
 
 def plan_problems(benchmark: Benchmark, rows: list[Record]) -> list[Problem]:
@@ -249,10 +247,10 @@ def _check_row(root: Path, row: Record) -> tuple[int, list[Problem]]:
     if problem is not None or row["status"] == SKIPPED:
         return 0, [Problem(row["sample_id"], problem)] if problem else []
     files = [(row[path], row[digest]) for path, digest in FILES.values() if row[path] is not None]
-    read = [_read(root, *file) for file in files]
-    problems = [problem for _, problem in read if problem is not None]
-    if len(read) == 2 and read[1][1] is None:
-        problems += [Problem(row["mask_path"], what) for what in _rate_problems(row, read[1][0])]
+    checked = [_checked(root, [file]) for file in files]
+    problems = [problem for wrong, _ in checked for problem in wrong]
+    if len(checked) == 2 and not checked[1][0]:
+        problems += [Problem(row["mask_path"], what) for what in _rate_problems(row, checked[1][1])]
     return len(files), problems
 
 
@@ -275,18 +273,25 @@ def _row_problem(row: Record) -> str | None:
     return None if row["path"] else "has no file"
 
 
-def _read(root: Path, path: str, expected: str | None) -> tuple[bytes, Problem | None]:
-    """Return a file's bytes, and what is wrong with it; a file outside the benchmark is not read."""
-    if leads_out(path.replace("\0", "")):  # no file has a zero byte in its name, wherever it is
-        return b"", Problem(path, "is outside the benchmark")
-    try:
-        data = read_file(root / path, MOST_PICTURE)
-    except UserError as error:
-        there = os.path.exists(root / path)
-        return b"", Problem(path, f"cannot be read ({error.given})" if there else "is missing")
-    if hashlib.sha256(data).hexdigest() != expected:
-        return data, Problem(path, "is not the file that was written (its SHA-256 differs)")
-    return data, None
+def _checked(root: Path, files: Sequence[tuple[str, str]]) -> tuple[list[Problem], bytes]:
+    """Return what is wrong with files, each a path and its hash, and the bytes of the last one; a file outside the
+    benchmark is not read."""
+    problems, data = list[Problem](), b""
+    # No file has a zero byte in its name, wherever it is.
+    outside = {path for path, _ in files if leads_out(path.replace("\0", ""))}
+    for path, expected in files:
+        if path in outside:
+            problems.append(Problem(path, "is outside the benchmark"))
+            continue
+        try:
+            data = read_file(root / path, MOST_PICTURE)
+        except UserError as error:
+            there = os.path.exists(root / path)
+            problems.append(Problem(path, f"cannot be read ({error.given})" if there else "is missing"))
+            continue
+        if hashlib.sha256(data).hexdigest() != expected:
+            problems.append(Problem(path, "is not the file that was written (its SHA-256 differs)"))
+    return problems, data
 
 
 def _rate_problems(row: Record, mask: bytes) -> list[str]:

@@ -80,9 +80,14 @@ class Plan:
             raise UserError(f"the recipe has no edit '{ORIGINAL_EDIT}', which every drop is compared with")
 
     @functools.cached_property
+    def network(self) -> bool:
+        """Whether a network makes the pictures."""
+        return self.settings.has_network
+
+    @functools.cached_property
     def draws(self) -> dict[str, bool]:
         """Whether each edit has a random part, so that several runs of it differ."""
-        return self.recipe.draws(self.settings.has_network)
+        return self.recipe.draws(self.network)
 
     @functools.cached_property
     def templates(self) -> list[tuple[Item, Row]]:
@@ -126,10 +131,10 @@ class Plan:
 
     def open_renderer(self) -> Renderer:
         settings = self.settings
-        if settings.guide != self.guide:
-            settings = replace(settings, guide=self.guide)
         # Of the whole benchmark, so that a part of it is made in the same way.
         planned = len(self.source.ids) * sum(settings.runs if drawn else 1 for drawn in self.draws.values())
+        if settings.guide != self.guide:
+            settings = replace(settings, guide=self.guide)
         return open_renderer(settings, batch_size=settings.batch_size, planned=planned)
 
     @functools.cached_property
@@ -146,7 +151,6 @@ class Plan:
             "format": FORMAT,
             "kind": "build",
             "source": {"spec": self.source.spec, "scenes": len(ids), "ids_sha256": ids_hash(ids)},
-            "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},
             **{name: getattr(settings, name) for name in ("frame", "size", "seed", "runs", "whole_objects")},
             **strict,
             **({"fills": settings.fills} if settings.fills > 1 else {}),
@@ -154,6 +158,7 @@ class Plan:
             "renderer": {name: value for name, value in described.items() if name not in SPEED},
             "device": described.get("device"),
             "guide": self.guide,
+            "recipe": {"name": self.recipe.name, "edits": self.recipe.records()},
             "labels": self.source.labels.to_json(),
             "versions": versions(),
         }

@@ -119,7 +119,7 @@ class Preparation:
                 composition = item.compose(framed, np.random.default_rng(row.seed), self.pool)
                 if composition.background == WithoutObject(framed.id) and (fill := row.run % self.plan.fills_of(item)):
                     composition = replace(composition, background=WithoutObject(framed.id, fill))
-                needed = None if self.plan.settings.has_network else composition.needs_network
+                needed = None if self.plan.network else composition.needs_network
                 layers = None if needed else realize(composition, self.backgrounds, row.seed)
                 objects = None if layers is None else self._objects(framed, composition, layers)
         except Impossible as impossible:

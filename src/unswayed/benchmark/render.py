@@ -191,7 +191,7 @@ Described = tuple[Card, dict[Start, int]]
 
 def described(plan: Plan, renderer: Renderer, removal: Removal) -> Described:
     """The benchmark's card, and how many passes of a network a picture takes by its start."""
-    starts = plan.recipe.starts().values()
+    starts = plan.recipe.starts.values()
     passes = {start: renderer.passes(*start) if isinstance(renderer, NetworkRenderer) else 0 for start in starts}
     return plan.card(renderer, removal), passes
 

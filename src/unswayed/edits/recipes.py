@@ -122,6 +122,7 @@ class Recipe:
             for item in self.items
         }
 
+    @functools.cached_property
     def starts(self) -> dict[str, Start]:
         return {
             item.name: (max((edit.blends_from for edit in item.chain), default=0.0), "network" in item.needs)

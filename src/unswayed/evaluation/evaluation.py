@@ -21,7 +21,7 @@ import pyarrow as pa
 import torch
 
 from unswayed.benchmark.rows import SOURCE_EDIT
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.errors import CannotWrite, UnswayedWarning, UserError, reason_of
 from unswayed.files.locks import Lock
 from unswayed.files.storage import local_copy, refresh
@@ -49,9 +49,8 @@ ENOUGH = 256  # pictures below which re-estimated batch-norm statistics are wort
 GROUP = 8  # models that share a decoding pass where several worker processes share the models
 
 
-@one_line
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(OneLine):
     """The result of a run: models evaluated now, already finished, and failed with the reason; warnings by model, also
     those of finished models; unfinished: models of which other shards have not made all parts yet;
     remarks: about the pictures, such as masks that were not counted as photographs; stored_as: the name under which
@@ -127,39 +126,14 @@ def run_evaluation(
         return EvaluationRun(evaluator, monitor, remarks).run()
 
 
-@takes(EvaluateSettings)
-def evaluate(
-    benchmark: str | Path,
-    models: str | Model | Sequence[str | Model],
-    output: str | Path,
-    settings: EvaluateSettings,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> pl.DataFrame:
-    """Return the predictions of every model for a benchmark's folder or `images:FOLDER`, one row per picture and model.
-
-    They are stored in `output`, one Parquet file and one card per model, and reused the next time. progress: called
-    with the number of predictions made so far and in total.
-    """
-    from .reading import read_predictions
-
-    chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
-    done = run_evaluation(benchmark, chosen, output, settings, progress=progress)
-    failures = [f"{name} failed: {reason}" for name, reason in done.failed.items()]
-    for text in [*(line for lines in done.warnings.values() for line in lines), *failures]:
-        python_warnings.warn(text, UnswayedWarning, stacklevel=2)
-    if not done.scored and not done.skipped:
-        raise UserError("no model could be evaluated:\n" + "\n".join(failures))
-    return read_predictions(output, [*done.scored, *done.skipped])
-
-
 class EvaluationRun:
     """One call of `run_evaluation`: which model is where, and what became of it."""
 
     def __init__(self, evaluator: Evaluator, monitor: Monitor, remarks: list[str]) -> None:
         self.evaluator, self.folder, self.pictures = evaluator, evaluator.folder, evaluator.pictures
-        self.job = TableJob(evaluator.settings, monitor, len(self.pictures) * len(evaluator.specs))
-        self.job.total //= self.job.engine.parts[1]
+        self.number, self.shards = evaluator.settings.parts
+        total = len(self.pictures) * len(evaluator.specs) // self.shards
+        self.job = TableJob(evaluator.settings, monitor, total)
         self.remarks = remarks
         self.locks: dict[str, Lock] = {}
         self.became: dict[str, Literal["scored", "skipped", "unfinished"]] = {}
@@ -172,11 +146,11 @@ class EvaluationRun:
         try:
             ours = [name for name in specs if self._lock(name)]
             refresh(self.folder)
-            self.job.count(0)
             # In this process: a model object, and one that a server answers for.
             here = [name for name in ours if not isinstance(spec := specs[name], str) or is_service(spec)]
             apart = [name for name in ours if name not in here]
             evaluator = replace(self.evaluator, opened={})
+            self.job.count(0)
             done_here = self.job.run(evaluator, [here], here=self.job.devices[0]) if here else ()
             for name, replies in itertools.chain(done_here, self._run_apart(apart) if apart else ()):
                 self._conclude(str(name), replies)
@@ -207,8 +181,7 @@ class EvaluationRun:
 
     def _lock(self, name: str) -> bool:
         """Take the lock of a model, or of this shard of it; if another process has it, the model fails."""
-        number, count = self.job.engine.parts
-        suffix = "" if count == 1 else f".{number}-{count}"
+        suffix = "" if self.shards == 1 else f".{self.number}-{self.shards}"
         lock = Lock(self.folder / PARTS / f"{slug_of(name)}{suffix}.lock")
         try:
             taken = lock.take()
@@ -229,7 +202,7 @@ class EvaluationRun:
         groups = [names[start : start + together] for start in range(0, len(names), together)]
         batches = -(-len(self.pictures) // (settings.batch_size or batch_size_for(devices[0])))
         wanted = 1 if len(devices) == 1 else -(-SHARES_EACH * len(devices) // len(groups))
-        shares = max(1, min(wanted, batches // self.job.engine.parts[1]))
+        shares = max(1, min(wanted, batches // self.shards))
         return self.job.run(evaluator, groups, shares)
 
     def _conclude(self, name: str, replies: Sequence[Reply]) -> None:
@@ -238,7 +211,6 @@ class EvaluationRun:
         results = [reply.result for reply in replies if reply.result is not None]
         known = next((result for result in results if isinstance(result, str)), None)
         try:
-            self.job.monitor.check_folder()
             if error is not None:
                 raise UserError(error)
             if known is None:
@@ -257,7 +229,7 @@ class EvaluationRun:
         finally:
             self.locks.pop(name).release()
         if name in self.failed or name in self.stored_as or self.became.get(name) == "skipped":
-            self.job.count(len(self.pictures) // self.job.engine.parts[1])
+            self.job.count(len(self.pictures) // self.shards)
 
     def _merge(self, name: str, opened: OpenedModel) -> None:
         """Write the predictions of a model if all parts are there; if another shard is still at work, that is later."""
@@ -294,6 +266,32 @@ class EvaluationRun:
     def _fail(self, name: str, reason: str) -> None:
         self.failed[name] = reason
         self.job.failed = len(self.failed)
+
+
+@takes(EvaluateSettings)
+def evaluate(
+    benchmark: str | Path,
+    models: str | Model | Sequence[str | Model],
+    output: str | Path,
+    settings: EvaluateSettings,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> pl.DataFrame:
+    """Return the predictions of every model for a benchmark's folder or `images:FOLDER`, one row per picture and model.
+
+    They are stored in `output`, one Parquet file and one card per model, and reused the next time. progress: called
+    with the number of predictions made so far and in total.
+    """
+    from .reading import read_predictions
+
+    chosen = [models] if isinstance(models, str) or not isinstance(models, Sequence) else list(models)
+    done = run_evaluation(benchmark, chosen, output, settings, progress=progress)
+    failures = [f"{name} failed: {reason}" for name, reason in done.failed.items()]
+    for text in [*(line for lines in done.warnings.values() for line in lines), *failures]:
+        python_warnings.warn(text, UnswayedWarning, stacklevel=2)
+    if not done.scored and not done.skipped:
+        raise UserError("no model could be evaluated:\n" + "\n".join(failures))
+    return read_predictions(output, [*done.scored, *done.skipped])
 
 
 def _named(models: Sequence[str | Model]) -> tuple[dict[str, str | Model], list[str]]:
@@ -344,13 +342,13 @@ def _finish(
         raise UserError(f"none of the {len(pictures)} pictures can be read, {bad}")
     seen = training_overlap(model.name, model.card["origin"], pictures.photographs)
     # By lists, since Arrow imports pandas, which takes a second, to compare with a text or to fill with a number.
-    originals = array_of([edit == ORIGINAL for edit in table["edit"].to_pylist()], pa.bool_())
-    of_originals = (table[name].filter(originals).to_pylist() for name in ("label", "predicted"))
-    labels, predicted = (
-        np.array([-1 if index is None else index for index in values], np.int64) for values in of_originals
+    is_original = [edit == ORIGINAL for edit in table["edit"].to_pylist()]
+    labels, predicted, correct = (
+        [*itertools.compress(table[name].to_pylist(), is_original)] for name in ("label", "predicted", "correct")
     )
+    answered = (np.array([-1 if index is None else index for index in values]) for values in (labels, predicted))
     # The check before the evaluation sees some of the originals, and this one all of them.
-    suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, labels, predicted)
+    suspected = checked.get("suspicion") or suspect_exchange(model.name, pictures.labels, *answered)
     answers: Json = {}
     silent, spoken = None, list[str]()
     if model.task == "answer":
@@ -372,12 +370,13 @@ def _finish(
         what = "cannot be read" if model.task == "classify" else "are left out"
         warnings.append(f"{model.name}: {len(without)} pictures {what}, first {without[0]}: {unreadable[without[0]]}")
     subset = pictures.subset
+    of_subset = {"classes": len(subset), **_accuracy(table["subset_correct"].to_pylist())} if subset else {}
     results = {
         "settings": settings.on_card(),
         "rows": table.num_rows,
         "unreadable": unreadable,
-        "originals": {**_accuracy(table["correct"].filter(originals)), "chance": chance_of(model.mapping, model.task)},
-        **({} if subset is None else {"subset": {"classes": len(subset), **_accuracy(table["subset_correct"])}}),
+        "originals": {**_accuracy(correct), "chance": chance_of(model.mapping, model.task)},
+        **({"subset": of_subset} if of_subset else {}),
         **({"answers": answers} if answers else {}),
         "suspicion": suspicion,
         # Every table of numbers repeats the remarks about a benchmark's masks and photographs.
@@ -391,8 +390,8 @@ def _finish(
     return warnings
 
 
-def _accuracy(correct: pa.ChunkedArray) -> dict[str, object]:
-    known = correct.drop_null().to_pylist()
+def _accuracy(correct: Sequence[bool | None]) -> dict[str, object]:
+    known = [right for right in correct if right is not None]
     return {"n": len(known), "accuracy": float(np.mean(known)) if known else None}
 
 

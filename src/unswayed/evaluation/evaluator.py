@@ -24,7 +24,7 @@ from unswayed.jobs import choose_device, device_at
 from unswayed.jobs.parts import FLOATS, Parts, finished_card
 from unswayed.jobs.resources import free_bytes
 from unswayed.jobs.table_job import Journal, Reply, Share, journal_at
-from unswayed.labels import Task, task_of
+from unswayed.labels import Task
 from unswayed.models.classifier import Classifier
 from unswayed.models.from_python import classes_hash
 from unswayed.models.label_mapping import LabelMapping, map_labels, map_objects
@@ -62,7 +62,8 @@ class OpenedModel:
 
     @property
     def task(self) -> Task:
-        return task_of(self.card.get("task"))
+        task: Task = self.card.get("task") or "classify"
+        return task
 
     @property
     def fingerprint(self) -> str:
@@ -268,9 +269,9 @@ def _described(
         "mapping": {key: value for key, value in mapped.items() if key != "members"},
         "benchmark": pictures.described,
         "white_box": bool({weights, spec.partition("+")[0]} & pictures.guides),
+        FINGERPRINT: _fingerprint(determining, model.name, spec),
         "versions": versions(),
         "floats": FLOATS,
-        FINGERPRINT: _fingerprint(determining, model.name, spec),
     }, determining
 
 

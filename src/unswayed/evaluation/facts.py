@@ -112,10 +112,7 @@ class Facts:
         """Return a short description of an edit; empty if neither the benchmark nor a recipe describes it."""
         if edit in _PHOTOGRAPHS:
             return _PHOTOGRAPHS[edit]
-        if edit in self.chains:
-            return "; ".join(part.describe() for part in self.chains[edit])
-        item = named_item(edit)
-        return "" if item is None else item.describe()
+        return "; ".join([part.describe() for part in self._chain(edit)])
 
     @functools.cached_property
     def chains(self) -> dict[str, tuple[Edit, ...]]:

@@ -104,7 +104,7 @@ def _answers(folder: Path, benchmark: Benchmark) -> dict[str, dict[str, Predicti
     classes = benchmark.labels.classes
     fields: dict[str, dict[str, Prediction]] = {}
     columns = ["model", *KEYS, "sample_id", "predicted", "probability", "correct"]
-    columns += [name for name in ("box", "mask") if name in columns_of(folder)]
+    columns += columns_of(folder, ["box", "mask"])
     for model, rows in each_model(folder, columns):
         before = rows.filter(pl.col("edit") == ORIGINAL, pl.col("run") == 0)
         right = set(before.filter("correct")["source_id"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from unswayed.choices import one_line
+from unswayed.choices import OneLine
 from unswayed.edits import Edit, all_edits, in_order
 from unswayed.edits.edit import Change, Range, allowed
 from unswayed.edits.recipes import CONTROLS
@@ -137,9 +137,8 @@ def predictor(model: Classifier) -> Predictor:
     return Predictor(model.name, predict, model.labels.classes)
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class Still:
+@dataclass(frozen=True, eq=False, repr=False)
+class Still(OneLine):
     """One tried level: its picture (S, S, 3) uint8, the predicted class with its probability, and `kept`, the
     probability of the class that is predicted without the change."""
 
@@ -151,9 +150,8 @@ class Still:
     kept: float
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class Strip:
+@dataclass(frozen=True, eq=False, repr=False)
+class Strip(OneLine):
     """Pictures of one change in its order, first the one without it; impossible: why a level is missing."""
 
     direction: Direction
@@ -169,9 +167,8 @@ class Strip:
         return "unchanged" if still is self.before else self.direction.describe(still.level)
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class SmallestChange:
+@dataclass(frozen=True, eq=False, repr=False)
+class SmallestChange(OneLine):
     """The result of a search.
 
     model: its name; strip: the picture without the change and every level that was tried; turn: the smallest tried

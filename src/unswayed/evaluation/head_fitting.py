@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from unswayed.choices import Convention, Frame, check_choice, one_line, takes
+from unswayed.choices import Convention, Frame, OneLine, check_choice, takes
 from unswayed.errors import BadPicture
 from unswayed.files.whole import Json
 from unswayed.models import open_model
@@ -27,9 +27,8 @@ from .probes import counter, loaded_ahead
 from .settings import HeadSettings
 
 
-@one_line
-@dataclass(frozen=True)
-class FittedHead:
+@dataclass(frozen=True, repr=False)
+class FittedHead(OneLine):
     """A head's folder, its card, and the pictures that could not be used with their reasons."""
 
     folder: Path

@@ -12,13 +12,13 @@ from unswayed.benchmark.folder import Benchmark, changed_files, verify
 from unswayed.benchmark.rows import SOURCE_EDIT
 from unswayed.errors import UserError
 from unswayed.files.storage import address, fetch_pictures
-from unswayed.files.whole import Json, canonical, parse_json, sha256
+from unswayed.files.whole import Json, canonical, hash_values, parse_json, sha256
 from unswayed.labels import LabelSpace, imagenet
 from unswayed.masks.checks import doubted_masks, mask_origins, warning_summary
 from unswayed.sources import open_source
 from unswayed.sources.source import repeated_photographs
 
-from .model_cards import Picture, identity_of, picture_hashes, rows_of
+from .model_cards import DIGITS, Picture, identity_of, rows_of
 
 ORIGINAL = "original"
 
@@ -101,7 +101,7 @@ def _of_folder(spec: str, limit: int | None) -> Pictures:
         # Copies of one folder are the same pictures, so the modification time is not part of their identity.
         parts.append([entry.id, _name(path), size])
     rows = []
-    for entry, path, picture in zip(source.entries, files, picture_hashes(parts), strict=True):
+    for entry, path, picture in zip(source.entries, files, hash_values(parts, DIGITS), strict=True):
         corrupted = corruption_of(path.as_posix())
         edit = ORIGINAL if corrupted is None else f"{corrupted[0]}-{corrupted[1]}"
         named = (f"{entry.id}/{edit}/0", entry.id, _name(path), edit)
@@ -141,7 +141,7 @@ def _of_benchmark(spec: str, limit: int | None, verified: bool) -> Pictures:
         raise UserError(f"the benchmark {root} fails verification:\n  {shown}{more}", run=f"unswayed verify {root}")
     guides = guides_of(card) | {row["guide"] for row in manifest if row.get("guide")}
     recipe = card.get("recipe")
-    digest = sha256(root / "manifest.parquet")
+    identity, digest = identity_of(card, card["labels"], rows), sha256(root / "manifest.parquet")
     described = {
         "spec": address(root),
         "path": address(root.resolve()),
@@ -151,7 +151,7 @@ def _of_benchmark(spec: str, limit: int | None, verified: bool) -> Pictures:
         "guide": sorted(guides) or None,
         "pictures": len(rows),
         "masks": card.get("masks"),
-        "identity": identity_of(card, card["labels"], rows),
+        "identity": identity,
     }
     originals = [
         (row["source_id"], (row["sha256"], row.get("mask_sha256")), row.get("label"))

@@ -90,7 +90,7 @@ STORED = columns_of(SCHEMA, ("model", "source_id", "edit"), _RANGES)
 SETTINGS = ("kind", "frame", "size", "seed", "whole_objects", "removal", "renderer")
 KEYS = ("source_id", "edit", "run")
 PICTURE = "picture"
-_DIGITS = 16  # of a picture's hash: 64 bits are enough to distinguish the pictures of one benchmark
+DIGITS = 16  # of a picture's hash: 64 bits are enough to distinguish the pictures of one benchmark
 
 
 @dataclass(frozen=True)
@@ -113,15 +113,10 @@ class Picture:
     objects: str | None = None
 
 
-def picture_hashes(values: Iterable[object]) -> list[str]:
-    """Return short hashes that identify pictures, each by its SHA-256, or by its file's name, size and time."""
-    return [digest[:_DIGITS] for digest in hash_values(values)]
-
-
 def rows_of(root: Path, manifest: Iterable[Json]) -> tuple[Picture, ...]:
     """Return the finished pictures in the rows of a benchmark's manifest, in their order."""
     finished = [row for row in manifest if row["status"] == "ok"]
-    hashes = picture_hashes([[row.get("sha256") or row["sample_id"]] for row in finished])
+    hashes = hash_values([[row.get("sha256") or row["sample_id"]] for row in finished], DIGITS)
     return tuple(
         Picture(
             row["sample_id"],
@@ -253,15 +248,16 @@ def identity_of(card: Mapping[str, object], labels: object, rows: Sequence[Pictu
     settings: those of `benchmark.json` that determine the pictures; edits: a hash of the parameters of each;
     photographs, pictures: how many, with one hash each.
     """
+    settings = {name: card[name] for name in SETTINGS if card.get(name) is not None}
     recipe = card.get("recipe")
     listed = recipe.get("edits", []) if isinstance(recipe, dict) else []
     parameters = {item["name"]: item.get("parameters") for item in listed if isinstance(item, dict) and "name" in item}
     there = sorted({row.edit for row in rows})
     sources = sorted({row.source_id for row in rows})
     pictures = sorted((row.source_id, row.edit, row.run, row.label, row.picture) for row in rows)
-    hashed = picture_hashes([[value] for value in (labels, sources, pictures, *map(parameters.get, there))])
+    hashed = hash_values([[value] for value in (labels, sources, pictures, *map(parameters.get, there))], DIGITS)
     parts = {
-        "settings": {name: card[name] for name in SETTINGS if card.get(name) is not None},
+        "settings": settings,
         "labels": hashed[0],
         "edits": dict(zip(there, hashed[3:], strict=True)),
         "photographs": {"count": len(sources), "sha256": hashed[1]},

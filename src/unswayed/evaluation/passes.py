@@ -111,7 +111,7 @@ class Pass:
         models = [progress.model for progress in self.models]
         if self.device == "cpu" and self.decoder.threads == 0:
             lanes = copies(models, self.lanes, len(indices), sum(model.nbytes for model in models))
-            yield from in_lanes([functools.partial(self._decode_and_score, copied) for copied in lanes], indices)
+            yield from in_lanes(self._decode_and_score, lanes, indices)
             return
         launched = ((batch, self._score_all(batch, models)) for batch in self.decoder.batches(indices))
         # The results of a batch are fetched only when the next one is launched, so that the device always has work.
@@ -334,7 +334,7 @@ def score(
 
 
 def classified_columns(rows: Sequence[Picture], scores: dict[str, np.ndarray], survives: np.ndarray) -> Values:
-    """Return the columns that depend on a classifier's scores; a value that is unknown is None."""
+    """Return the columns that depend on a classifier's scores; values that are unknown are masked."""
     truth = np.array([-1 if row.label is None else row.label for row in rows], np.int64)
     unknown = truth < 0
     masks = {
@@ -352,8 +352,7 @@ def classified_columns(rows: Sequence[Picture], scores: dict[str, np.ndarray], s
         "subset_correct": scores["subset"] == truth,
         "task": ["classify"] * len(rows),
     }
-    kinds = {name: SCHEMA.field(name).type for name in columns if name != "task"}
-    return columns | {name: array_of(columns[name], kind, masks.get(name)) for name, kind in kinds.items()}
+    return columns | {name: np.ma.array(columns[name], mask=mask) for name, mask in masks.items()}
 
 
 def make_table(model: str, rows: Sequence[Picture], columns: Values, order: Sequence[int]) -> pa.Table:

@@ -78,8 +78,7 @@ def in_memory(
 
     keep: what is kept of each model's rows, all if None. Text is stored as categories: about 40 bytes per row.
     """
-    there = columns_of(predictions)
-    wanted = dict.fromkeys([*COLUMNS, *(name for name in columns if name in there)])
+    wanted = dict.fromkeys([*COLUMNS, *columns_of(predictions, columns)])
     frames = (rows if keep is None else keep(rows) for _, rows in each_model(predictions, list(wanted)))
     return pl.concat([rows.cast({pl.String: pl.Categorical()}) for rows in frames])
 
@@ -104,11 +103,13 @@ def shared_pictures(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
     return [frame.join(kept, on=keys, how="semi", nulls_equal=True) for frame in frames]
 
 
-def columns_of(predictions: Predictions) -> list[str]:
-    """Return the names of the predictions' columns; for a folder, those of its first file."""
+def columns_of(predictions: Predictions, wanted: Sequence[str] | None = None) -> list[str]:
+    """Return the names of the predictions' columns, or the `wanted` ones of them; for a folder, of its first file."""
     if is_frame(predictions):
-        return list(polars_frame(predictions).collect_schema())
-    return column_names(prediction_files(predictions)[0])
+        there = list(polars_frame(predictions).collect_schema())
+    else:
+        there = column_names(prediction_files(predictions)[0])
+    return there if wanted is None else [name for name in wanted if name in there]
 
 
 def model_names(predictions: Predictions) -> list[str]:
@@ -135,14 +136,12 @@ def _frames(predictions: Predictions, columns: Sequence[str]) -> Iterator[tuple[
 
 def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
     run = "unswayed evaluate BENCH -m MODEL -o PREDICTIONS"
-    there = column_names(path)
-    beside = [name for name in ("label", "predicted") if name in there] if "correct" in columns else []
-    task = ["task"] if "probability" in columns and "task" in there else []
-    wanted = list(dict.fromkeys([*columns, *beside, *task]))
+    beside = ["label", "predicted"] * ("correct" in columns) + ["task"] * ("probability" in columns)
+    wanted = list(dict.fromkeys([*columns, *beside]))
     frame = pl.DataFrame(read_checked(path, STORED, select=wanted, required=columns, run=run))
     if frame.is_empty():
         raise UserError(f"{path} contains no rows", run="the same `unswayed evaluate` command again")
-    if len(beside) == 2:
+    if {"correct", "label", "predicted"} <= set(frame.columns):
         wrong = frame.filter((pl.col("predicted") == pl.col("label")) != pl.col("correct"))
         for row in wrong.head(1).iter_rows(named=True):
             raise UserError(
@@ -153,7 +152,8 @@ def _read(path: Path, columns: Sequence[str]) -> pl.DataFrame:
             )
     if "probability" in columns:
         # Models of other tasks may find nothing, and a server may give no probabilities.
-        classified = pl.col("task").cast(pl.String).fill_null("classify") == "classify" if task else pl.lit(True)
+        task = pl.col("task").cast(pl.String) if "task" in frame.columns else pl.lit(None, pl.String)
+        classified = task.fill_null("classify") == "classify"
         if bare := frame.filter(pl.col("probability").is_null() & classified).height:
             raise UserError(
                 f"{path}: {bare:,} rows of a classifier have no probability",
@@ -238,7 +238,7 @@ def overlap_of(sides: Sequence[tuple[str, Predictions, str]]) -> Overlap:
     """Return what the models have in common. sides: what to call each, its predictions and its name there."""
     frames = []
     for _, predictions, model in sides:
-        columns = ["model", *KEYS, *({PICTURE} & set(columns_of(predictions)))]
+        columns = ["model", *KEYS, *columns_of(predictions, [PICTURE])]
         frames += [rows for _, rows in each_model(predictions, columns, models=[model])]
     common = shared_pictures(frames)[0]
     counts, *each = ((rows["source_id"].n_unique(), rows.height) for rows in (common, *frames))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
@@ -134,7 +133,7 @@ def _measured(
             return picture, str(problem)
 
     if careful is not None or len(probes) > 1:
-        yield from in_lanes([partial(alone, probe) for probe in probes], ids)
+        yield from in_lanes(alone, probes, ids)
         return
     for picture, loaded in loaded_ahead(probes[0].load, ids):
         with one_thread():
@@ -144,7 +143,7 @@ def _measured(
 
 def loaded_ahead(load: Callable[[str], Loaded], ids: Sequence[str]) -> Iterator[tuple[str, Loaded | BadPicture]]:
     """Every id with the result of `load`, or what prevents one; a few pictures are loaded in advance."""
-    return in_lanes([partial(_loaded, load)] * 2, ids)
+    return in_lanes(_loaded, [load] * 2, ids)
 
 
 def _loaded(load: Callable[[str], Loaded], picture: str) -> tuple[str, Loaded | BadPicture]:
@@ -229,7 +228,6 @@ def run_probes(
     job.count(0)
     shares = SHARES_EACH * len(devices) if len(devices) > 1 else 1
     for key, replies in job.run(work, [[key] for key in probes], shares):
-        monitor.check_folder()
         result = _concluded(job, replies)
         job.failed += isinstance(result, str)
         yield cast(Key, key), result

@@ -41,21 +41,20 @@ MOST_BYTES = 2**28
 MOST_TIMES = 256
 
 
-def array_of(
-    values: Sequence[object] | np.ndarray | pa.Array, kind: pa.DataType, missing: np.ndarray | None = None
-) -> pa.Array:
+def array_of(values: Sequence[object] | np.ndarray, kind: pa.DataType) -> pa.Array:
     """The values as an Arrow array, as `pa.array` makes it; that imports pandas first, wherever it is installed.
 
-    values: an array, (N,) or for lists of numbers (N, K), or a list of texts, numbers or None; missing: (N,) bool.
+    values: an array, (N,), masked where there is no value, or for lists of numbers (N, K), or a list of texts, numbers
+    or None.
     """
-    if isinstance(values, pa.Array):
-        return values
-    if missing is None and not isinstance(values, np.ndarray):
+    if isinstance(values, np.ndarray):
+        missing = np.ma.getmask(values)
+    else:
         missing = np.array([value is None for value in values], bool)
     count = len(values)
-    if missing is not None and missing.all():
+    if missing.all():
         return pa.nulls(count, kind)
-    known = None if missing is None or not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    known = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
     if types.is_string(kind):
         texts = [b"" if value is None else str(value).encode() for value in values]
         return pa.Array.from_buffers(kind, count, [known, _starts(map(len, texts)), pa.py_buffer(b"".join(texts))])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,7 +112,7 @@ def csv_text(frame: pl.DataFrame) -> str:
     """The frame as CSV in which no text is a formula: spreadsheets calculate what begins with = @ + - or a tab.
 
     Control characters, line breaks and changes of the direction of text become spaces, since what prints the file may
-    obey them. `read_csv` takes away the quote that is put before such a text.
+    obey them. `read_csv` takes away the quote that is put before such a text. Lists and structures are JSON.
 
     >>> import polars as pl
     >>> csv_text(pl.DataFrame({"model": ["=1+1", "a=b"], "drop": [-1.5, 2.0]}))
@@ -122,12 +124,24 @@ def csv_text(frame: pl.DataFrame) -> str:
         name = re.sub(_CONTROLS, " ", name)
         return f"'{name}" if re.match(_FORMULA, name) and not re.fullmatch(_NUMBER, name) else name
 
-    frame = frame.with_columns(pl.col(pl.String).str.replace_all(_CONTROLS, " "))
+    json_text = pl.selectors.nested().map_elements(lambda value: json.dumps(plain_value(value)), return_dtype=pl.String)
+    frame = frame.with_columns(json_text).with_columns(pl.col(pl.String).str.replace_all(_CONTROLS, " "))
     text = pl.col(pl.String)
     formula = text.str.contains(f"^{_FORMULA}") & ~text.str.contains(f"^{_NUMBER}$")
     return (
         frame.with_columns(pl.when(formula).then(text.str.replace("^", "'")).otherwise(text)).rename(named).write_csv()
     )
+
+
+def plain_value(value: object) -> object:
+    """What JSON can hold: no infinite numbers, and lists for series."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain_value(item) for key, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return [plain_value(item) for item in value]
+    return value
 
 
 def _checked(

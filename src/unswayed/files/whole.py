@@ -274,9 +274,9 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def hash_values(values: Iterable[object]) -> list[str]:
-    """The SHA-256 of the canonical JSON of each value."""
-    return [hashlib.sha256(canonical(value).encode()).hexdigest() for value in values]
+def hash_values(values: Iterable[object], digits: int = 64) -> list[str]:
+    """The SHA-256 of the canonical JSON of each value, or its first digits."""
+    return [hashlib.sha256(canonical(value).encode()).hexdigest()[:digits] for value in values]
 
 
 _CAUSES = {

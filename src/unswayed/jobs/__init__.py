@@ -75,7 +75,7 @@ class EngineSettings:
     device: str | None = option(None, DEVICES)
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        self.part(())  # refuses a shard that is none
         if self.engine not in ENGINES:
             raise unknown("engine", self.engine, ENGINES)
         if self.address is not None and not ENGINES.part(self.engine).facts.get("address"):
@@ -84,7 +84,7 @@ class EngineSettings:
                 f"the engine {self.engine} has no address, and {self.address} is given",
                 allowed=f"an address for the engine {' or '.join(reached)}",
             )
-        self.part(())  # refuses a shard that is none
+        check_settings(self)
 
     @property
     def parts(self) -> tuple[int, int]:
@@ -211,14 +211,14 @@ def run_tasks(
     """
     from .processes import preload
 
-    settings = EngineSettings() if settings is None else settings
     if workers < 1:
         raise UserError(f"the number of workers is {workers}", allowed="1 or more")
     places: Sequence[str | None] = devices or [None] * workers
-    here = len(places) == 1 and ENGINES.part(settings.engine).facts.get("this_process", False)
+    here = len(places) == 1 and (settings is None or ENGINES.part(settings.engine).facts.get("this_process", False))
     packed = None if here and not apart else _packed(worker, optional=here)
     if packed is not None:
         preload(worker)
+        settings = settings or EngineSettings()
         crew = ENGINES.load(settings.engine).crew(packed, places, settings)
         return Schedule(crew, tasks, watch, counted).run()
     process = Here(places[0] or "this process", places[0], watch)

@@ -135,7 +135,8 @@ def _without_script() -> Iterator[None]:
 
 def preload(worker: object) -> list[str]:
     """Let the server import the module of a worker, and what is slow to import and was imported here, before it is
-    copied; this has an effect only until the server has started. A worker may list its `imports` itself instead."""
+    copied; this has an effect only until the server has started. A worker, or its class, may list its `imports` itself
+    instead."""
     slow = getattr(worker, "imports", None) or [name for name in SLOW_IMPORTS if name in sys.modules]
     modules = [str(getattr(worker, "__module__", None) or __name__), *slow]
     multiprocessing.set_forkserver_preload(modules)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
+import itertools
 import math
 import os
 import sys
@@ -221,30 +222,33 @@ def copies(original: Original, lanes: int, items: int, size: int) -> list[Origin
     return made
 
 
-def in_lanes(works: Sequence[Callable[[Item], Result]], items: Iterable[Item]) -> Iterator[Result]:
-    """The results for the items, in their order; each of `works` is called by one thread at a time.
+def in_lanes(
+    work: Callable[[Original, Item], Result], lanes: Sequence[Original], items: Iterable[Item]
+) -> Iterator[Result]:
+    """The results of `work(lane, item)` for the items, in their order; a lane is used by one thread at a time.
 
-    A single one is called by this thread, when its result is requested.
+    A single one is used by this thread, when its result is requested.
     """
-    free = deque(works)
+    free = deque(lanes)
 
     def run(item: Item) -> Result:
-        work = free.popleft()  # there is one, since there are as many as threads
+        lane = free.popleft()  # there is one, since there are as many as threads
         try:
             with one_thread():  # the number of threads is a property of each thread
-                return work(item)
+                return work(lane, item)
         finally:
-            free.append(work)
+            free.append(lane)
 
-    if len(works) == 1:
-        yield from map(run, items)
+    if len(lanes) == 1:
+        with one_thread():
+            yield from map(work, itertools.repeat(lanes[0]), items)
         return
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(len(works), thread_name_prefix="lane") as pool, contextlib.ExitStack() as leaving:
+    with ThreadPoolExecutor(len(lanes), thread_name_prefix="lane") as pool, contextlib.ExitStack() as leaving:
         leaving.callback(lambda: [future.cancel() for future in waiting])
         for item in items:
             waiting.append(pool.submit(run, item))
-            if len(waiting) > len(works):
+            if len(waiting) > len(lanes):
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

@@ -100,7 +100,7 @@ class TableJob:
     def run(
         self, work: TableWork, groups: Sequence[Sequence[Hashable]], shares: int = 1, here: str | None = None
     ) -> Iterator[tuple[Hashable, list[Reply]]]:
-        """Each table with its replies, once all its shares of this run are done.
+        """Each table with its replies, once all its shares of this run are done; CannotWrite if the folder is gone.
 
         groups: tables whose rows are made together; shares: into how many each group is divided. here: the device of
         this process, which then does the work; otherwise also a single device has a process for itself, so that an
@@ -154,6 +154,7 @@ class TableJob:
             self.replies.setdefault(reply.table, []).append(reply)
             self.expected[reply.table] -= 1
             if not self.expected[reply.table]:
+                self.monitor.check_folder()
                 yield reply.table, self.replies.pop(reply.table)
 
     def _with_care(self, work: TableWork, share: Share) -> Iterator[tuple[Hashable, list[Reply]]]:

@@ -19,7 +19,7 @@ from typing import get_type_hints
 import numpy as np
 from PIL import Image
 
-from unswayed.choices import one_line
+from unswayed.choices import OneLine
 from unswayed.edits import Edit, all_edits, edit_from, in_order, make_edit, parse_edit
 from unswayed.edits.composition import Composition, Impossible, Pool
 from unswayed.edits.edit import as_json, file_parameters
@@ -154,9 +154,8 @@ def chain_of(given: Mapping[str, EditValue | None], more: Sequence[str] = ()) ->
     return chain
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class EditedPhotograph:
+@dataclass(frozen=True, eq=False, repr=False)
+class EditedPhotograph(OneLine):
     """An edited photograph, which notebooks display.
 
     image: the edited picture, RGB, `pixels` on a side; mask: of its visible object, mode L, white is the object;

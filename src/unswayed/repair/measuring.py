@@ -22,7 +22,7 @@ from unswayed.analyses.statistics.paired import (
     with_average,
 )
 from unswayed.benchmark.rows import ORIGINAL_EDIT as ORIGINAL
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import averaged_edits, read_facts
@@ -180,9 +180,8 @@ def _calibration_row(pictures: str, edit: str, answers: Mapping[str, Answers]) -
     return row | {"low": float(low[0]), "high": float(high[0])}
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class Enhancement:
+@dataclass(frozen=True, eq=False, repr=False)
+class Enhancement(OneLine):
     """What the study found: one row for each way, more rows by edit, and the ways that do not suit the model."""
 
     folder: Path

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from unswayed.benchmark import BuildSettings, build
-from unswayed.choices import one_line
+from unswayed.choices import OneLine
 from unswayed.errors import UserError
 from unswayed.evaluation.evaluation import run_evaluation
 from unswayed.evaluation.facts import averaged_edits, read_facts
@@ -41,9 +41,8 @@ RECIPE = "original,background-random,size-0.05,position,direction"
 RESULT, LOCK = "repair.json", ".lock"
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class Repair:
+@dataclass(frozen=True, eq=False, repr=False)
+class Repair(OneLine):
     """What a repair came to: the folder, the table of before and after, the verdict and its reason, the counts."""
 
     folder: Path

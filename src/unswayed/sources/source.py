@@ -49,9 +49,9 @@ class Source:
     >>> len(source), source["panda"].image.shape, source[:3].ids
     (20, (426, 640, 3), ('bison', 'cat', 'chameleon'))
 
-    spec: what opened it; labels: the label space; entries: in order; load: a picklable function of one entry;
-    has_masks: False if pictures can be classified but not edited; remarks: what a person should know about how it
-    was read, such as files that were left out.
+    spec: what opened it; labels: the label space; entries: in order, as are their ids; load: a picklable function of
+    one entry; has_masks: False if pictures can be classified but not edited; remarks: what a person should know about
+    how it was read, such as files that were left out.
     """
 
     spec: str
@@ -60,21 +60,18 @@ class Source:
     load: Callable[[Entry], Scene]
     has_masks: bool = True
     remarks: tuple[str, ...] = ()
+    ids: tuple[str, ...] = field(init=False, repr=False)
     _positions: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         positions = {entry.id: position for position, entry in enumerate(self.entries)}
         if len(positions) != len(self.entries):
             raise ValueError(f"the scene ids of {self.spec} are not unique")
+        object.__setattr__(self, "ids", tuple(positions))
         object.__setattr__(self, "_positions", positions)
 
     def __repr__(self) -> str:
         return f"Source('{self.spec}': {len(self)} scenes, labels {self.labels.name})"
-
-    @property
-    def ids(self) -> tuple[str, ...]:
-        """Every scene's id, in order."""
-        return tuple(self._positions)
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unswayed.choices import DEVICE, one_line, option, takes
+from unswayed.choices import DEVICE, OneLine, option, takes
 from unswayed.errors import UserError
 from unswayed.files.tables import Column, read_checked
 from unswayed.files.whole import read_json, write_bytes
@@ -43,9 +43,8 @@ _GUIDED_PASS, _REMOVAL, _ANSWER, _HEAT_MAP, _PAGE = 1.8, 13.0, 0.3, 1.2, 20.0
 Show = Callable[[float, float, str], None]
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class Demo:
+@dataclass(frozen=True, eq=False, repr=False)
+class Demo(OneLine):
     """The results of the demo: the report, the contact sheet, the table of drops and the verdict; failures by scene."""
 
     report: Path

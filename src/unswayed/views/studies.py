@@ -14,7 +14,7 @@ from unswayed.analyses import alignment
 from unswayed.analyses import distribution as distributions
 from unswayed.analyses import sensitivity as measures
 from unswayed.analyses.drops.groups import read_model_groups
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.errors import UserError, check_known
 from unswayed.evaluation.distribution import SCHEMA as SCORES_SCHEMA
 from unswayed.evaluation.distribution import run_distribution
@@ -230,9 +230,8 @@ def _clusters(regions: Regions) -> dict[int, list[tuple[str, np.ndarray]]]:
     return clusters
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class StudyTables:
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyTables(OneLine):
     """The tables of a study by name, and what a reader must know.
 
     remarks: sentences about the models; notes: what could not be made; failures: models and pictures that could not be

@@ -37,7 +37,7 @@ from markupsafe import Markup
 
 from unswayed.choices import TableFormat
 from unswayed.errors import CONTROLS, UserError, check_known
-from unswayed.files.text_tables import csv_text
+from unswayed.files.text_tables import csv_text, plain_value
 
 from .text import DASH, interval, number, probability, render, safe
 
@@ -118,9 +118,9 @@ class Table:
         """Return the table as text that ends with a newline; color: whether a terminal may be sent colors."""
         check_known("format", [format], FORMATS)
         if format == "csv":
-            return csv_of(self.frame)
+            return csv_text(self.frame)
         if format == "json":
-            records = [_plain(row) for row in self.frame.iter_rows(named=True)]
+            records = [plain_value(row) for row in self.frame.iter_rows(named=True)]
             text = json.dumps(records, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
             # JSON escapes line breaks in texts, but neither C1 controls nor the direction of text.
             return re.sub(CONTROLS.replace(r"\x00-\x1f", ""), lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -354,21 +354,6 @@ def _text(value: object, column: Column) -> str:
     if isinstance(value, (list, tuple, pl.Series)):
         return ", ".join(_text(item, column) for item in value)
     return safe(str(value))
-
-
-def csv_of(frame: pl.DataFrame) -> str:
-    """Return the frame as CSV; lists and structures in it are JSON."""
-    text = pl.selectors.nested().map_elements(lambda value: json.dumps(_plain(value)), return_dtype=pl.String)
-    return csv_text(frame.with_columns(text))
-
-
-def _plain(value: object) -> object:
-    """Return what JSON can hold: no infinite numbers, and lists for series."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple, pl.Series)) else value
 
 
 def _printed(renderable: RenderableType, color: bool = False) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from unswayed.choices import check_choice, one_line, takes
+from unswayed.choices import OneLine, check_choice, takes
 from unswayed.errors import UserError
 from unswayed.evaluation.facts import AVERAGE, ORIGINAL, SOURCE, Facts, averaged_edits, read_facts
 from unswayed.evaluation.model_cards import KEYS, tasks_in, warn_of_suspicions
@@ -219,9 +219,8 @@ def _verdict(row: Row, measure: Measure) -> str:
     return f"{better} drops less{net}" + (f", but {more_accurate}" if less else "")
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class SameModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class SameModel(OneLine):
     """The answer in one word and in one sentence, and one row per edit (columns: `same_model`)."""
 
     answer: Equivalence

@@ -45,7 +45,7 @@ def accuracy_curves(predictions: Predictions, *, facts: Facts | None = None, lev
 
     Empty if the predictions contain no sweep. true_probability is null if the predictions do not have it.
     """
-    columns = [*COLUMNS, *({_TRUTH} & set(columns_of(predictions)))]
+    columns = [*COLUMNS, *columns_of(predictions, [_TRUTH])]
     rows: list[Row] = []
     for outcomes, sweep, answers in each_sweep(predictions, facts, columns):
         truth = dict(answers.group_by("edit").agg(pl.col(_TRUTH).mean()).iter_rows()) if _TRUTH in columns else {}

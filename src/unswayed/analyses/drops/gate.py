@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import polars as pl
 
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.errors import UserError, printable
 from unswayed.evaluation.facts import ORIGINAL, SOURCE, Facts, read_facts, without_doubted
 from unswayed.evaluation.model_cards import chance_in, remarks, suspicion_in
@@ -46,9 +46,8 @@ SAME_WEIGHTS = "the same weights give the same predictions"
 _ACCURACY_LOST = ("accuracy_difference", "accuracy_high", "accuracy_low")
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class GateResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class GateResult(OneLine):
     """What a gate found: the verdict over all checks, one row per check (columns: `run_checks`), where only
     common pictures are compared, how many these are (`overlaps`), and `doubts`: limits that look like a mistake, and
     remarks about the models and the benchmark."""

@@ -144,7 +144,7 @@ def read_pair(
     sides, pair = ((predictions, first), (other, second)), []
     require_one_task((model, tasks_in(read_cards(stored), [model])[model]) for stored, model in sides)
     for stored, model in sides:
-        columns = [*COLUMNS, *([PICTURE] if PICTURE in columns_of(stored) else [])]
+        columns = [*COLUMNS, *columns_of(stored, [PICTURE])]
         pair += [rows for _, rows in each_model(stored, columns, models=[model])]
     if common:
         pair = shared_pictures(pair)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.errors import UserError, check_known
 from unswayed.evaluation.facts import ORIGINAL, SOURCE
 from unswayed.evaluation.predictions import Predictions
@@ -27,9 +27,8 @@ _MOST_SIMULATED = 50_000
 _Power = Callable[[Design, int], float]
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class PhotographPlan:
+@dataclass(frozen=True, eq=False, repr=False)
+class PhotographPlan(OneLine):
     """How many photographs are needed: the table of `plan_photographs`, and what it assumes, in a sentence."""
 
     table: pl.DataFrame

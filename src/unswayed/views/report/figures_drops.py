@@ -59,7 +59,7 @@ def drop_figure(findings: Findings, narrow: bool = False) -> Figure:
     The edits are grouped by attribute. narrow: the variant for phones, with the edits' names above their rows. The
     elements of a model and an edit have the id `mark:MODEL'S PLACE:EDIT'S NAME`.
     """
-    groups = [*([[AVERAGE]] if findings.averages else []), *findings.attributes().values()]
+    groups = [*([[AVERAGE]] if findings.averages else []), *findings.attributes.values()]
     series = findings.series
     edits = [edit for group in groups for edit in group]
     step, gap = (1.55, 0.35) if narrow else (1.0, 0.55)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,12 @@ class Findings:
         drawn = find_flips(
             answers, settings.flips, settings.seed, facts=facts, draw=settings.draw, gained=settings.flips // 4
         )
+        self.changes = drawn.of_edits
         # The worst flip of the worst edit that has one leads the gallery.
         leading = [drawn.worst[edit] for edit in first if edit in drawn.worst][:1] if settings.flips else []
         self.worst_flip = leading[0] if leading else None
         others = [flip for flip in drawn.shown if flip != self.worst_flip]
         self.flips = replace(drawn, shown=(*leading, *others))
-        self.changes = self.flips.of_edits
         self.kinds = {**dict.fromkeys(controls, "control"), **dict.fromkeys(first, "edit")}
         self.averaged = averaged_edits(self.edits, facts)
         self.meanings = {edit: facts.describe(edit) for edit in [ORIGINAL, *self.edits]}
@@ -94,8 +95,8 @@ class Findings:
         p_holm: that of `compare`, where an average is a family of its own (`analyses.statistics`).
         """
         models = list(self.series)
-        tables = [pl.DataFrame(schema=schema("model gap low high n p_holm"))]
         raw = any(row["raw"] for row in self.averages.values())
+        tables = [pl.DataFrame(schema=schema("model gap low high n p_holm"))]
         gap, low, high = ("drop_difference", "low", "high") if raw else ("net_difference", "net_low", "net_high")
         ends = {"gap": -pl.col(gap), "low": -pl.col(high), "high": -pl.col(low)}
         for model in models[1:] if self.averages else ():
@@ -107,6 +108,7 @@ class Findings:
             tables.append(table.drop_nulls(gap).select(model=pl.lit(model), **ends, n="n", p_holm="p_holm"))
         return pl.concat(tables)
 
+    @cached_property
     def attributes(self) -> dict[str, list[str]]:
         """Return the edits of each attribute, the attribute with the worst edit first, and the controls last."""
         groups: dict[str, list[str]] = {}

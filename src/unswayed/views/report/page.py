@@ -20,14 +20,15 @@ from markupsafe import Markup
 
 from unswayed.analyses import ANALYSES, table_facts
 from unswayed.benchmark.rows import WORST_MASKS
-from unswayed.choices import one_line, takes
+from unswayed.choices import OneLine, takes
 from unswayed.errors import UserError
 from unswayed.files.records import versions
 from unswayed.files.storage import local_copy
+from unswayed.files.text_tables import csv_text
 from unswayed.files.whole import Json, check_writable, write_bytes
 from unswayed.labels import worded, worded_page
 from unswayed.scene import LOOK_BELOW
-from unswayed.views.tables import Column, Row, Table, csv_of
+from unswayed.views.tables import Column, Row, Table
 from unswayed.views.text import joined, percent, plural, render
 
 from . import ReportSettings, gallery
@@ -40,9 +41,8 @@ from .verdict import first_screen, verdict
 _LONG = 30
 
 
-@one_line
-@dataclass(frozen=True, eq=False)
-class ReportResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReportResult(OneLine):
     """The result of a report: its file and size, the verdict, the table of drops, how many flips are shown, the files
     under `assets`, and notes: which pictures are not available or have changed, and why models have no heat maps."""
 
@@ -114,12 +114,12 @@ def write_report(
             for section in (first, *sections)
             if section is not None
         ]
-        tables = {name: csv_of(table).encode() for section in shown for name, table in section.tables.items()}
-        page = render_page(shown, worded(settings.title, tasks), _subtitle(findings), data, tables).encode()
+        title, *said = [worded(text, tasks) for text in (settings.title, sentences[0], *doubts, *sentences[1:])]
+        tables = {name: csv_text(table).encode() for section in shown for name, table in section.tables.items()}
+        page = render_page(shown, title, _subtitle(findings), data, tables).encode()
         files = write_assets(Path(settings.assets), shown, tables) if settings.assets is not None else []
     write_bytes(output, page)
     show(total, total, "done")
-    said = [worded(sentence, tasks) for sentence in (sentences[0], *doubts, *sentences[1:])]
     return ReportResult(output, len(page), said, findings.drops, len(findings.flips.shown), files, [*remarks, *notes])
 
 

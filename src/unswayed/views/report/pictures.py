@@ -48,17 +48,15 @@ class Album:
     def pictures(self, sample_ids: Iterable[str]) -> dict[str, np.ndarray]:
         """Return (H, W, 3) uint8 by sample id, without those that are missing, unreadable, changed or outside the
         benchmark's folder."""
-        pictures = {}
-        for sample_id in sample_ids:
-            file = self._file(self.paths, sample_id)
-            if file is None:
-                continue
+        files = {sample_id: file for sample_id in sample_ids if (file := self._file(self.paths, sample_id))}
+        pictures, hashes = {}, self.hashes
+        for sample_id, file in files.items():
             try:
                 pictures[sample_id] = read_picture(file)
             except (BadPicture, OSError):
                 self.gone[sample_id] = "missing"
-                continue
-            if sample_id in self.hashes and self.hashes[sample_id] != sha256(file):
+        for sample_id in [*pictures]:
+            if sample_id in hashes and hashes[sample_id] != sha256(files[sample_id]):
                 del pictures[sample_id]
                 self.gone[sample_id] = CHANGED
         return pictures

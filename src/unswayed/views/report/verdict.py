@@ -182,7 +182,7 @@ def first_screen(findings: Findings) -> Markup:
     if not findings.averages:
         return Markup("")
     hurts, sure = hurts_most(findings)
-    groups, averaged = {AVERAGE: [AVERAGE], **findings.attributes()}, averaged_words(findings)
+    groups, averaged = {AVERAGE: [AVERAGE], **findings.attributes}, averaged_words(findings)
     shown = [edit for edits in groups.values() for edit in edits]
     meanings = {edit: f"{edit}: {meaning}" if meaning else edit for edit, meaning in findings.meanings.items()}
     meanings[AVERAGE] = f"mean over {averaged}"
