@@ -237,23 +237,24 @@ OVERLAP = 0.5  # the least IoU of a box or mask with the object's own at which i
 
 @dataclass(frozen=True)
 class TaskWords:
-    """The words for a task: a model that does it, the share of right answers, in full and for a narrow column, and a
-    right and a wrong answer."""
+    """The words for a task: a model that does it, the share of right answers, several of them, and in a narrow column,
+    and a right and a wrong answer."""
 
     model: str
     measure: str
+    measures: str
     short: str
     right: str
     wrong: str
 
 
 WORDS: dict[Task, TaskWords] = {
-    "classify": TaskWords("classifier", "accuracy", "acc.", "right", "wrong"),
-    "detect": TaskWords("detector", "detection rate", "rate", "found", "missed"),
-    "segment": TaskWords("segmenter", "segmentation rate", "rate", "found", "missed"),
-    "answer": TaskWords("vision-language model", "answer accuracy", "acc.", "right", "wrong"),
+    "classify": TaskWords("classifier", "accuracy", "accuracies", "acc.", "right", "wrong"),
+    "detect": TaskWords("detector", "detection rate", "detection rates", "rate", "found", "missed"),
+    "segment": TaskWords("segmenter", "segmentation rate", "segmentation rates", "rate", "found", "missed"),
+    "answer": TaskWords("vision-language model", "answer accuracy", "answer accuracies", "acc.", "right", "wrong"),
 }
-_SEVERAL = TaskWords("model", "share of right answers", "right", "right", "wrong")
+_SEVERAL = TaskWords("model", "share of right answers", "shares of right answers", "right", "right", "wrong")
 _MARKUP = re.compile(r"(<script.*?</script>|<style.*?</style>|<[^>]*>)", re.S)
 _LABEL = re.compile(r'\b(?:aria-label|alt)="[^"]*"')
 _MEASURE = re.compile(r"\b([Aa])ccurac(y|ies)\b")
@@ -268,15 +269,11 @@ def words_of(tasks: Task | Iterable[Task]) -> TaskWords:
 def worded(text: str, tasks: Task | Iterable[Task]) -> str:
     """A text about accuracy with the word for these tasks in its place."""
     words = words_of(tasks)
-    measure = words.measure
-    if measure == "accuracy":
+    if words.measure == "accuracy":
         return text
-    first, _, rest = measure.partition(" of ")  # shares of right answers, detection rates
-    many = f"{first[:-1]}ies" if first.endswith("cy") else f"{first}s"
-    several = f"{many} of {rest}" if rest else many
 
     def word(match: re.Match[str]) -> str:
-        metric = measure if match[2] == "y" else several
+        metric = words.measure if match[2] == "y" else words.measures
         return metric.capitalize() if match[1] == "A" else metric
 
     text = text.replace("much accuracy", "much of the accuracy")

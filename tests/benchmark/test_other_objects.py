@@ -42,12 +42,18 @@ def colored(bench: Benchmark, row: dict[str, object], label: int) -> np.ndarray:
 
 def test_every_written_mask_is_the_alpha_of_its_picture(bench: Benchmark) -> None:
     """The photographs are gray, so each pixel's share of the object follows from its saturation."""
-    for row in rows_of(bench, "original", "position", "size-0.05", "direction", "reinsertion"):
-        label = int(str(row["label"]))
+    occluded = 0
+    for row in rows_of(bench, "original", "position", "size-0.05", "direction", "reinsertion", "occlusion-0.4"):
+        label, beside = int(str(row["label"])), {int(str(row["label"]))}
+        if row["edit"] == "occlusion-0.4":
+            beside.add(int(str(read_objects(row["objects"], "row")[-1].label)))  # type: ignore[arg-type]
+            if len(beside) == 1:  # an occluder of the same color
+                continue
+            occluded += 1
         picture = np.asarray(Image.open(bench.root / str(row["path"]))).astype(float)
         mask = np.asarray(Image.open(bench.root / str(row["mask_path"])))
         color = np.array(COLORS[NAMES[label]], float)
-        apart = [channel for channel in range(3) if channel != label][0]
+        apart = [channel for channel in range(3) if channel not in beside][0]
         share = (picture[..., label] - picture[..., apart]) / (color[label] - color[apart])
         free = np.ones_like(mask, bool)
         for left, top, right, bottom in ((8, 10, 52, 40), (196, 216, 246, 248)):
@@ -56,6 +62,7 @@ def test_every_written_mask_is_the_alpha_of_its_picture(bench: Benchmark) -> Non
         assert ((share > 0.5) == (mask > 127))[decided].all(), row["sample_id"]
         assert decided[free].mean() > 0.98
         assert row["pixel_rate"] == pytest.approx((mask > 127).mean())
+    assert occluded >= 2
 
 
 def test_the_others_stay_where_they_are_to_the_pixel(bench: Benchmark) -> None:

@@ -246,6 +246,16 @@ def test_a_file_name_is_not_sent(world: ChatWorld, tmp_path: Path) -> None:
     assert rows_in(tmp_path / "out")["file_name"].str.contains("Ignore").all()
 
 
+def test_a_redirection_is_not_followed(world: ChatWorld, bench: Path, tmp_path: Path) -> None:
+    """The key and the picture go to the address that the user gave, and nowhere else."""
+    with chat_server() as other:
+        world.elsewhere, world.fault = f"{other.url}/chat/completions", lambda picture, before: "302"
+        done = run_evaluation(bench, [name_of(world)], tmp_path / "out", EvaluateSettings(limit=1))
+        assert "turns requests for the model 'lite' away" in done.failed["vlm"] and "HTTP 302" in done.failed["vlm"]
+        assert world.headers and not other.headers and not other.requests
+    assert_key_nowhere(tmp_path)
+
+
 def test_rate_and_retry_after_are_kept(world: ChatWorld, bench: Path, tmp_path: Path) -> None:
     run_evaluation(bench, [name_of(world)], tmp_path / "out", EvaluateSettings(rate=1200, limit=2))
     gaps = np.diff(sorted(world.times))

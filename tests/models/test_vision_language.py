@@ -60,7 +60,7 @@ def test_a_text_means_one_class_or_none(text: str, name: str | None) -> None:
 )
 def test_an_option_is_chosen_by_its_letter_or_its_name(text: str, name: str | None) -> None:
     asked = question(CHOICE, ANIMALS, [0, 0, 7])
-    letters = {ANIMALS.classes[index]: label for index, label in zip(asked.order, asked.labels(), strict=True)}
+    letters = {ANIMALS.classes[index]: label for label, index in asked.options.items()}
     answer = interpret(Reply("answered", text.format(**letters)), asked, ANIMALS)
     assert [ANIMALS.classes[index] for index in answer.classes] == ([] if name is None else [name])
     assert answer.outcome == ("unmatched" if name is None else "answered")
@@ -75,7 +75,7 @@ def test_options_are_shuffled_and_their_names_are_plain_lines() -> None:
     lines = prompts.pop().splitlines()[2:]
     assert {line[3:] for line in lines} == {"goldfish", "two lines", "x" * 100}
     numbered = question(CHOICE, imagenet(), [0, 0, 1])
-    assert "Reply with the number only" in numbered.prompt and numbered.labels()[-1] == "1000"
+    assert "Reply with the number only" in numbered.prompt and list(numbered.options)[-1] == "1000"
 
 
 def test_probabilities_are_those_of_the_letters() -> None:

@@ -48,7 +48,7 @@ class ChatWorld:
         self.answered = threading.Event()
         self.closed = threading.Event()
         self.lock = threading.Lock()
-        self.url = ""
+        self.url = self.elsewhere = ""
         self.at_once = 0
         self.most_at_once = 0
 
@@ -66,8 +66,8 @@ class ChatWorld:
             if self.stop_after is not None and sum(self.paid.values()) >= self.stop_after:
                 self.answered.set()
                 fault = "hang"
-        if fault in ("429", "500", "503"):
-            headers = {"Retry-After": "0.05"} if fault == "429" else {}
+        if fault in ("302", "429", "500", "503"):
+            headers = {"429": {"Retry-After": "0.05"}, "302": {"Location": self.elsewhere}}.get(fault, {})
             return int(fault), headers, json.dumps({"error": {"message": f"busy, {KEY}"}}).encode()
         if fault == "hang":
             self.closed.wait(60)
@@ -134,6 +134,11 @@ def chat_server() -> Iterator[ChatWorld]:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(data)
+
+        def do_GET(self) -> None:
+            with world.lock:
+                world.headers.append(dict(self.headers))
+            self.send_error(404)
 
         def log_message(self, *_: object) -> None:
             pass

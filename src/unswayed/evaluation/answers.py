@@ -101,10 +101,13 @@ def summary(model: str, table: pa.Table, classes: int) -> tuple[Json, str | None
             f"{model} prefers some positions in the list of options (p = {position['p']:.2g}): {position['first']:.1%} "
             f"of its answers are the first option, {position['last']:.1%} the last; {1 / classes:.1%} are expected"
         )
-    noise = _noise(table)
-    if noise is not None:
-        counted["repeats"] = noise
-        remarks.append(f"{model} gives another answer to {noise['changed']} of {noise['n']} repeated questions")
+    columns = (table[name].to_pylist() for name in ("source_id", "edit", "run", "predicted"))
+    said = {(source, edit, run): predicted for source, edit, run, predicted in zip(*columns, strict=True)}
+    # How many questions that were asked again have another answer than at first.
+    again = [said[key] != said[first] for key in said if key[1] == REPEAT and (first := (key[0], ORIGINAL, 0)) in said]
+    if again:
+        counted["repeats"] = {"n": len(again), "changed": sum(again)}
+        remarks.append(f"{model} gives another answer to {sum(again)} of {len(again)} repeated questions")
     return counted, suspicion, remarks
 
 
@@ -125,14 +128,3 @@ def position_preference(positions: np.ndarray, options: int) -> dict[str, float]
     p = float(chisquare(np.bincount(places, minlength=bins), expected).pvalue)
     first, last = (float((positions == option).mean()) for option in (0, options - 1))
     return {"n": len(positions), "first": first, "last": last, "mean": float(positions.mean() / (options - 1)), "p": p}
-
-
-def _noise(table: pa.Table) -> dict[str, int] | None:
-    """How many repeated questions have another answer than the first one; None if none was repeated."""
-    columns = ("source_id", "edit", "run", "predicted")
-    rows = list(zip(*(table[name].to_pylist() for name in columns), strict=True))
-    first = {source: predicted for source, edit, run, predicted in rows if edit == ORIGINAL and run == 0}
-    again = [(source, predicted) for source, edit, _, predicted in rows if edit == REPEAT and source in first]
-    if not again:
-        return None
-    return {"n": len(again), "changed": sum(predicted != first[source] for source, predicted in again)}

@@ -27,7 +27,7 @@ from unswayed.sources.pictures import LARGE, MOST_PIXELS, read_mask, read_pictur
 from .model_cards import REPEAT, Picture
 
 if TYPE_CHECKING:
-    from unswayed.models.answering import Answerer
+    from unswayed.models.opening import Model
 
     from .judging import Truth
     from .picture_readers import Answer, PictureReader
@@ -72,7 +72,7 @@ class Decoder:
         threads: int,
         skipped: Mapping[str, str] = MappingProxyType({}),
         before: Callable[[str, str], None] | None = None,
-        asked: Sequence[Answerer] = (),
+        asked: Sequence[Model] = (),
     ):
         self.rows, self.plan, self.geometries, self.threads = rows, plan, tuple(geometries), threads
         self.skipped, self.before, self.asked = dict(skipped), before, asked

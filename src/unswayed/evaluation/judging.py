@@ -13,8 +13,9 @@ import numpy as np
 
 from unswayed.errors import UserError
 from unswayed.labels import OVERLAP, Task
-from unswayed.models.answering import Answer, Answerer
+from unswayed.models.answering import Answer
 from unswayed.models.label_mapping import LabelMapping
+from unswayed.models.opening import Model
 from unswayed.sources.coco import Box, OtherObject, box_of, read_objects, run_length_mask, run_lengths
 
 NOTHING = -1  # the predicted class where nothing, or nothing that the benchmark has a class for, was found
@@ -40,11 +41,6 @@ class Truth:
         """The object's box; None if there is no mask, or nothing of the object is visible."""
         return None if self.mask is None else box_of(self.mask)
 
-    def alike(self, mapping: LabelMapping) -> list[OtherObject]:
-        """The other objects that the model calls by the same class as the object."""
-        own = () if self.label is None else mapping.members[self.label]
-        return [other for other in self.others if other.label is not None and mapping.members[other.label] == own]
-
 
 def box_overlaps(boxes: np.ndarray, other: Sequence[float]) -> np.ndarray:
     """(n,) IoU of boxes (n, 4), left, top, right, bottom, with one other.
@@ -61,13 +57,18 @@ def box_overlaps(boxes: np.ndarray, other: Sequence[float]) -> np.ndarray:
     return inside / np.maximum(whole - inside, 1e-9)
 
 
-def mask_overlap(mask: np.ndarray, other: np.ndarray) -> float:
-    """The IoU of two masks (H, W) bool; 0 if both are empty."""
-    return float((mask & other).sum() / max(1, (mask | other).sum()))
+def overlaps_with(answer: Answer, truth: Truth) -> np.ndarray:
+    """(n,) IoU of each box or mask of an answer with the object."""
+    if answer.masks is None:
+        assert answer.boxes is not None and truth.box is not None
+        return box_overlaps(answer.boxes, truth.box)
+    assert truth.mask is not None
+    shared = (answer.masks & truth.mask).sum((1, 2))
+    return np.asarray(shared / np.maximum(1, answer.masks.sum((1, 2)) + truth.mask.sum() - shared))
 
 
 def judged_rows(
-    model: Answerer, answers: Sequence[Answer], truths: Sequence[Truth | None], mapping: LabelMapping
+    model: Model, answers: Sequence[Answer], truths: Sequence[Truth | None], mapping: LabelMapping
 ) -> list[Columns | str]:
     """The columns of each picture's row that depend on the model's answer, where columns that do not apply are missing;
     or why the question has no right answer. `predicted` is the label if and only if the answer is right.
@@ -92,9 +93,9 @@ def _unasked(task: Task, truth: Truth, mapping: LabelMapping) -> str | None:
     return None if truth.box is not None else "there is no mask" if truth.mask is None else "the object is hidden"
 
 
-def _text(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
+def _text(answer: Answer, truth: Truth, mapping: LabelMapping, model: Model) -> Columns:
     """`answer`: right if the class that the text means is the object's."""
-    said = [mapping.target_of(int(index)) for index in answer.classes]
+    said = [mapping.targets.get(int(index), NOTHING) for index in answer.classes]
     predicted = said[0] if said else NOTHING
     scores = dict(zip(reversed(said), reversed(answer.scores.tolist()), strict=True))
     return {
@@ -112,18 +113,15 @@ def _number(value: float | None) -> float | None:
     return None if value is None or np.isnan(value) else float(value)
 
 
-def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
+def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Model) -> Columns:
     """`detect`: found if a box of the right class, not better placed on another object of it, overlaps the object's."""
-    boxes = np.zeros((0, 4), np.float32) if answer.boxes is None else np.asarray(answer.boxes, np.float32)
     order = np.argsort(-answer.scores, kind="stable")[:MOST_BOXES]
-    boxes, scores, classes = boxes[order], answer.scores[order], answer.classes[order]
-    answer = replace(answer, boxes=boxes, scores=scores, classes=classes)
+    boxes = np.zeros((0, 4), np.float32) if answer.boxes is None else np.asarray(answer.boxes, np.float32)[order]
+    scores, classes = answer.scores[order], answer.classes[order]
+    answer = Answer(classes, scores, boxes, threshold=answer.threshold)
     assert truth.box is not None and truth.label is not None
-    objects = [
-        (truth.label, truth.box),
-        *((other.label, other.box) for other in truth.others if other.label is not None),
-    ]
-    objects = [(label, box) for label, box in objects if mapping.members[label]]
+    there = [(truth.label, truth.box), *((other.label, other.box) for other in truth.others)]
+    objects = [(label, box) for label, box in there if label is not None and mapping.members[label]]
     matches = _matched(boxes, classes, objects, mapping)
     firsts = mapping.firsts  # breeds that the model calls dogs are one class
     stored = {
@@ -133,8 +131,8 @@ def _boxes(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
         "box_matches": matches.tolist(),
         "truth_classes": [firsts[mapping.members[label][0]] for label, _ in objects],
     }
-    overlaps, own = box_overlaps(boxes, truth.box), np.flatnonzero((matches == 0) & (scores >= answer.threshold))
-    columns, shown = _columns(answer, overlaps, int(own[0]) if len(own) else None, truth.label, mapping, model)
+    own = np.flatnonzero((matches == 0) & (scores >= answer.threshold))
+    columns, shown = _columns(answer, overlaps_with(answer, truth), own, truth.label, mapping, model)
     return {**columns, "box": None if shown is None else boxes[shown].tolist(), **stored}
 
 
@@ -156,20 +154,21 @@ def _matched(
 
 
 def _columns(
-    answer: Answer, overlaps: np.ndarray, match: int | None, label: int, mapping: LabelMapping, model: Answerer
+    answer: Answer, overlaps: np.ndarray, own: np.ndarray, label: int, mapping: LabelMapping, model: Model
 ) -> tuple[Columns, int | None]:
     """The columns of detectors and segmenters alike, and the place of what a picture shows: the object, else what was
     found in its place, else the best of its class.
 
-    overlaps: (n,) of what was found, the most certain first, with the object; match: the place of what is the object.
+    overlaps: (n,) of what was found, the most certain first, with the object; own: places of what is the object.
     """
+    match = int(own[0]) if len(own) else None
     sure = answer.scores >= answer.threshold
     right = np.isin(answer.classes, mapping.members[label]) & sure
     instead = np.flatnonzero(~right & sure & (overlaps >= OVERLAP))
     chosen = match
     if match is None and len(instead):
         chosen = int(instead[0])
-    other = NOTHING if chosen is None else mapping.target_of(int(answer.classes[chosen]))
+    other = NOTHING if chosen is None else mapping.targets.get(int(answer.classes[chosen]), NOTHING)
     columns: Columns = {
         "predicted": label if match is not None else NOTHING if other == label else other,
         "probability": 0.0 if chosen is None else _number(answer.scores[chosen]),
@@ -182,7 +181,7 @@ def _columns(
     return columns, near if chosen is None else chosen
 
 
-def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer) -> Columns:
+def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Model) -> Columns:
     """`segment`: found if the mask of the right class overlaps the object's; of a mask that covers all objects of its
     class, what lies on the others is left out."""
     assert truth.mask is not None and truth.label is not None
@@ -192,21 +191,19 @@ def _masks(answer: Answer, truth: Truth, mapping: LabelMapping, model: Answerer)
             f"{model.name} returns masks of {masks.shape[1:]} for a picture of {truth.mask.shape}",
             allowed="masks (n, H, W) of the picture's size",
         )
-    if answer.merged:
-        taken = np.zeros_like(truth.mask)
-        for other in truth.alike(mapping):
-            taken |= run_length_mask(other.mask, *taken.shape) > 0
-        masks = masks & ~(taken & ~truth.mask)
-    overlaps = np.array([mask_overlap(mask, truth.mask) for mask in masks])
-    right = np.isin(answer.classes, mapping.members[truth.label]) & (answer.scores >= answer.threshold)
-    best = int(np.where(right, overlaps, -1).argmax()) if right.any() else None
-    match = best if best is not None and overlaps[best] >= OVERLAP else None
-    columns, shown = _columns(answer, overlaps, match, truth.label, mapping, model)
+    same = mapping.members[truth.label]
+    for other in truth.others if answer.merged else ():
+        if other.label is not None and mapping.members[other.label] == same:
+            masks = masks & (truth.mask | (run_length_mask(other.mask, *truth.mask.shape) == 0))
+    overlaps = overlaps_with(replace(answer, masks=masks), truth)
+    right = np.isin(answer.classes, same) & (answer.scores >= answer.threshold) & (overlaps >= OVERLAP)
+    own = np.argsort(-np.where(right, overlaps, 0), kind="stable")[: right.sum()]
+    columns, shown = _columns(answer, overlaps, own, truth.label, mapping, model)
     region = {} if shown is None else {"box": box_of(masks[shown]), "mask": run_lengths(masks[shown])}
     return {**columns, **region}
 
 
-_JUDGES: Mapping[Task, Callable[[Answer, Truth, LabelMapping, Answerer], Columns]] = {
+_JUDGES: Mapping[Task, Callable[[Answer, Truth, LabelMapping, Model], Columns]] = {
     "answer": _text,
     "detect": _boxes,
     "segment": _masks,

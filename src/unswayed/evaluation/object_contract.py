@@ -18,12 +18,14 @@ from unswayed.labels import OVERLAP, WORDS
 from unswayed.models.answering import Answer
 from unswayed.models.box_decoding import corners
 from unswayed.models.label_mapping import LabelMapping
-from unswayed.models.objects import Change, Inputs, ObjectModel
+from unswayed.models.objects import Inputs, ObjectModel
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
+from unswayed.sources.pictures import read_picture
 
 from .contract import clearly_better, sanity_sample, suspect_order
-from .judging import Columns, Truth, box_overlaps, judged_rows, mask_overlap
+from .judging import NOTHING, Columns, Truth, judged_rows, overlaps_with
 
+Change = Callable[[np.ndarray, np.ndarray], np.ndarray]  # boxes, and (width, height, width, height) of their picture
 TRIED = 48  # originals that other inputs are tried on
 FITTING = 0.7  # the least share of the objects of a seen class that another box format must fit
 ENOUGH = 20  # originals from which a rate near zero is suspicious
@@ -35,14 +37,14 @@ UNLIKELY = 0.1  # how much more of the originals two mistakes must explain than 
 def check_objects(
     model: ObjectModel,
     mapping: LabelMapping,
-    pictures: Callable[[int], np.ndarray],
+    paths: Sequence[str],
     answers: Sequence[Answer],
     truths: Sequence[Truth],
     judged: Sequence[Columns | str],
 ) -> tuple[list[str], list[str]]:
     """Return what is suspicious about a model, and remarks for a reader of its numbers, from its answers on originals.
 
-    pictures: the original at a place, (H, W, 3) uint8; answers, truths, judged: of the originals.
+    paths, answers, truths, judged: of each original.
     """
     asked = [position for position, row in enumerate(judged) if not isinstance(row, str)]
     if not asked:
@@ -53,24 +55,22 @@ def check_objects(
     left_out = len(judged) - len(asked)
     remarks = [f"{model.name} is not asked about {left_out} of {len(judged)} originals"] if left_out else []
     tried = sanity_sample(asked, TRIED)
-    few = ([listed[position] for position in tried] for listed in (answers, truths, judged))
-    suspicion = _Check(model, mapping, lambda: [pictures(position) for position in tried], *few).cause()
+    few = ([listed[position] for position in tried] for listed in (paths, answers, truths))
+    right = [not isinstance(row := judged[position], str) and bool(row["correct"]) for position in tried]
+    suspicion = _Check(model, mapping, np.array(right), *few).cause()
     return ([suspicion] if suspicion else []), remarks
 
 
 @dataclass(eq=False)
 class _Check:
-    """One model's answers about some originals, all of which it can be asked about; images: loads these originals."""
+    """One model's answers about some originals, all of which it can be asked about; stated: which of them are right."""
 
     model: ObjectModel
     mapping: LabelMapping
-    images: Callable[[], list[np.ndarray]]
+    stated: np.ndarray
+    paths: list[Any]
     answers: list[Any]
     truths: list[Any]
-    judged: list[Any]
-
-    def __post_init__(self) -> None:
-        self.stated = np.array([bool(row["correct"]) for row in self.judged])
 
     def cause(self) -> str | None:
         """The likely cause of a low rate, in a sentence; None if nothing is suspicious."""
@@ -110,11 +110,14 @@ class _Check:
     def _readings(self) -> Iterator[tuple[str, str, float, Sequence[Answer]]]:
         """Other readings of the same model: what is read otherwise, how, the least share that it must explain, and the
         answers."""
-        images = self.images()
-        prepared = [self.model.prepare(image) for image in images]
-        # The right format fits nearly all objects whose class is seen at all; a lucky one only some.
-        for text, change in _CHANGES.items() if self.model.task == "detect" else ():
-            yield "the boxes", text, FITTING * self._seen().mean(), self.model.answer(prepared, change)
+        images = list(map(read_picture, self.paths))
+        if self.model.task == "detect":
+            prepared = [self.model.prepare(image) for image in images]
+            found = list(self.model.find([picture.values for picture in prepared]))
+            # The right format fits nearly all objects whose class is seen at all; a lucky one only some.
+            fitting = FITTING * self._seen().mean()
+            for text, change in _CHANGES.items():
+                yield "the boxes", text, fitting, _changed(self.model, found, change).answer(prepared)
         for text, inputs in _inputs(self.model.inputs):
             other = replace(self.model, inputs=inputs)
             try:
@@ -125,17 +128,12 @@ class _Check:
 
     def _order(self, answers: Sequence[Answer]) -> tuple[str, float] | None:
         """The order of classes with which what lies on the object would be right, and that share of the originals."""
-        at, labels = [], []
-        for number, (answer, truth) in enumerate(zip(answers, self.truths, strict=True)):
-            index = _at_object(answer, truth)
-            if index is not None and truth.label is not None:
-                at.append((number, index))
-                labels.append(truth.label)
+        classes = np.array([_at_object(answer, truth) for answer, truth in zip(answers, self.truths, strict=True)])
+        at = np.flatnonzero(classes >= 0)
         if len(at) < 4:
             return None
-        classes = np.array([index for _, index in at])
-        stated = self.stated[[number for number, _ in at]]
-        cause = suspect_order(self.model.labels, self.mapping, classes, np.array(labels), stated)
+        labels = np.array([truth.label for truth in self.truths])
+        cause = suspect_order(self.model.labels, self.mapping, classes[at], labels[at], self.stated[at])
         if cause is None:
             return None
         told = cause.explanation.replace("accuracy would be", "of what it finds, right would be")
@@ -149,16 +147,22 @@ class _Check:
                          for answer, truth in pairs])  # fmt: skip
 
 
-def _at_object(answer: Answer, truth: Truth) -> int | None:
-    """The class of the most certain box, or of the mask, that fits the object, whatever it is called."""
-    if answer.masks is not None and truth.mask is not None:
-        overlaps = np.array([mask_overlap(mask, truth.mask) for mask in answer.masks])
-    elif answer.boxes is not None and truth.box is not None:
-        overlaps = box_overlaps(answer.boxes, truth.box)
-    else:
-        return None
-    fitting = np.flatnonzero((overlaps >= OVERLAP) & (answer.scores >= answer.threshold))
-    return int(answer.classes[fitting[0]]) if len(fitting) else None
+def _changed(model: ObjectModel, found: Sequence[Any], change: Change) -> ObjectModel:
+    """A model that answers what was found in some pictures, with its boxes read otherwise."""
+
+    def find(pictures: list[np.ndarray]) -> list[object]:
+        return [
+            (change(np.reshape(boxes, (-1, 4)), np.tile(picture.shape[1::-1], 2)), *rest)
+            for picture, (boxes, *rest) in zip(pictures, found, strict=True)
+        ]
+
+    return replace(model, find=find)
+
+
+def _at_object(answer: Answer, truth: Truth) -> int:
+    """The class of the most certain box, or of the mask, that fits the object, whatever it is called; -1 for none."""
+    fitting = np.flatnonzero((overlaps_with(answer, truth) >= OVERLAP) & (answer.scores >= answer.threshold))
+    return int(answer.classes[fitting[0]]) if len(fitting) else NOTHING
 
 
 def _inputs(own: Inputs | None) -> Iterator[tuple[str, Inputs]]:
@@ -179,24 +183,20 @@ def _inputs(own: Inputs | None) -> Iterator[tuple[str, Inputs]]:
     yield from ((text, inputs) for text, inputs in variants.items() if inputs != own)
 
 
-def _as_shares(boxes: np.ndarray, wide: int, high: int) -> np.ndarray:
-    return boxes * (wide, high, wide, high)
-
-
 # What the stated boxes would be in another format; each undoes one common mistake.
 _CHANGES: dict[str, Change] = {
-    "x and y exchanged": lambda boxes, wide, high: corners(boxes, "yxyx"),
-    "boxes as left, top, width and height": lambda boxes, wide, high: corners(boxes, "xywh"),
-    "boxes as center, width and height": lambda boxes, wide, high: corners(boxes, "cxcywh"),
-    "corners where width and height were added": lambda boxes, wide, high: np.concatenate(
+    "x and y exchanged": lambda boxes, sides: corners(boxes, "yxyx"),
+    "boxes as left, top, width and height": lambda boxes, sides: corners(boxes, "xywh"),
+    "boxes as center, width and height": lambda boxes, sides: corners(boxes, "cxcywh"),
+    "corners where width and height were added": lambda boxes, sides: np.concatenate(
         [boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1
     ),
-    "corners where half of the size was added": lambda boxes, wide, high: np.concatenate(
+    "corners where half of the size was added": lambda boxes, sides: np.concatenate(
         [(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], 1
     ),
-    "boxes as shares of the sides": _as_shares,
-    "boxes in pixels": lambda boxes, wide, high: boxes / (wide, high, wide, high),
-    "shares of the sides, x and y exchanged": lambda boxes, wide, high: _as_shares(corners(boxes, "yxyx"), wide, high),
-    "boxes of half their numbers": lambda boxes, wide, high: boxes / 2,
-    "boxes of twice their numbers": lambda boxes, wide, high: boxes * 2,
+    "boxes as shares of the sides": lambda boxes, sides: boxes * sides,
+    "boxes in pixels": lambda boxes, sides: boxes / sides,
+    "shares of the sides, x and y exchanged": lambda boxes, sides: corners(boxes, "yxyx") * sides,
+    "boxes of half their numbers": lambda boxes, sides: boxes / 2,
+    "boxes of twice their numbers": lambda boxes, sides: boxes * 2,
 }

@@ -18,7 +18,6 @@ from unswayed.files.tables import array_of
 from unswayed.jobs.parts import Parts
 from unswayed.jobs.resources import copies, in_lanes, kept_heap, one_thread, shrinking
 from unswayed.jobs.table_job import Share
-from unswayed.models.answering import Answerer
 from unswayed.models.classifier import Classifier
 from unswayed.models.label_mapping import LabelMapping
 from unswayed.models.opening import Model
@@ -228,7 +227,7 @@ class Pass:
             check_answers(model, held[: len(few)], few, len(progress.held[0][0].kept))
         return check_originals(model, progress.mapping, crops, self.labels[rows], answers, predicted, first)
 
-    def _check_answers(self, progress: ModelPass, model: Answerer, rows: Sequence[int]) -> tuple[list[str], list[str]]:
+    def _check_answers(self, progress: ModelPass, model: Model, rows: Sequence[int]) -> tuple[list[str], list[str]]:
         """Only detectors and segmenters can be read wrongly; a model that answers in words says what it means."""
         from unswayed.models.objects import ObjectModel
 
@@ -240,14 +239,8 @@ class Pass:
             [row for _, values in progress.held for row in values[name]] for name in ("judged", "answers")
         )
         truths = [truth for batch, _ in progress.held for truth in batch.truths if truth is not None]
-        return check_objects(
-            model,
-            progress.mapping,
-            lambda position: read_picture(self.rows[rows[position]].path),
-            answers,
-            truths,
-            judged,
-        )
+        paths = [self.rows[row].path for row in rows]
+        return check_objects(model, progress.mapping, paths, answers, truths, judged)
 
     def _adapt(self, edit: str) -> None:
         """Adapt the model to one edit's pictures before they are classified; a short last batch is left out."""

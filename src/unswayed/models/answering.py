@@ -76,30 +76,19 @@ class Answerer(Protocol):
     `origin["settings"]` all else that determines the answers.
     """
 
-    @property
-    def task(self) -> Task: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def labels(self) -> LabelSpace: ...
-    @property
-    def device(self) -> str | None: ...
-    @property
-    def precision(self) -> str | None: ...
-    @property
-    def origin(self) -> Mapping[str, Any]: ...
-    @property
-    def adapt(self) -> Callable[..., None] | None: ...
-    @property
-    def spec(self) -> str: ...
-    @property
-    def slug(self) -> str: ...
-    @property
-    def weights_hash(self) -> str: ...
-    @property
-    def answers_hash(self) -> str: ...
-    @property
-    def nbytes(self) -> int: ...
+    task: Task
+    name: str
+    labels: LabelSpace
+    device: str | None
+    precision: str | None
+    origin: Mapping[str, Any]
+    adapt: Callable[..., None] | None
+    spec: str
+    slug: str
+    weights_hash: str
+    answers_hash: str
+    nbytes: int
+
     def card(self) -> dict[str, Any]: ...
 
     def prepare(self, image: np.ndarray) -> Any:

@@ -16,14 +16,13 @@ import os
 import re
 import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 
@@ -114,7 +113,6 @@ class ChatServer:
     dropped: set[str] = field(default_factory=set)  # settings that the server does not take
     stopped: threading.Event = field(default_factory=threading.Event)
     answered: bool = False  # ever
-    nbytes: ClassVar[int] = 0
     _next: float = 0.0  # when the next request may be sent
     _lock: Any = field(default_factory=threading.Lock)
 
@@ -131,10 +129,6 @@ class ChatServer:
         # Whatever stands there instead may be the key itself, so the message does not repeat it.
         if self.key != KEY and not (_NAMES.fullmatch(self.key) and self.key in os.environ):
             raise UserError("the option key names no environment variable", allowed=f"key=NAME; {KEY} without it")
-
-    @property
-    def identity(self) -> str:
-        return hash_values([[self.url, self.model]])[0]
 
     def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
         """The replies to prompts about pictures, in their order; several are asked at once, and none of them twice."""
@@ -204,14 +198,15 @@ class ChatServer:
                 used = expected if reply.used is None else reply.used
                 return reply, None
             return Reply("failed", f"HTTP {status}: {_error(body)[0]}"), self._refused(status, headers, body, seconds)
-        except TimeoutError:
-            used = expected  # it may have been answered, and paid
-            return Reply("timeout"), seconds if attempt == 0 else None
         except _Unusable as error:
             return Reply("malformed", str(error)), seconds
         except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                used = expected  # it may have been answered, and paid
+                return Reply("timeout"), seconds if attempt == 0 else None
             paid = False
-            return Reply("unreachable", self._hidden(str(getattr(error, "reason", error)))), seconds
+            return Reply("unreachable", self._hidden(str(reason))), seconds
         finally:
             self.budget.settle(expected, used, paid)
 
@@ -227,18 +222,8 @@ class ChatServer:
         if key := self._key():
             headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(f"{self.url}/chat/completions", json.dumps(body).encode(), headers)
-        limit = self.budget.timeout
-        deadline = time.monotonic() + limit
-        try:
-            response = _OPENER.open(request, timeout=limit)
-        except urllib.error.HTTPError as error:
-            response = error
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, TimeoutError):
-                raise TimeoutError from None
-            raise
-        text = b""
-        with response:
+        deadline, text = time.monotonic() + self.budget.timeout, b""
+        with _OPENER.open(request, timeout=self.budget.timeout) as response:
             while block := response.read1(1 << 16):
                 text += block
                 if time.monotonic() > deadline:
@@ -302,14 +287,11 @@ class ChatServer:
         return text.replace(key, "…") if key else text
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection, which would send the key and the picture to an address that the user did not give."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirect)
+# Every status is a reply, and no redirection is followed, which would send the key and the picture to an address that
+# the user did not give.
+_OPENER = urllib.request.OpenerDirector()
+for _handler in (urllib.request.ProxyHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    _OPENER.add_handler(_handler())
 
 
 def _error(body: str) -> tuple[str, dict[str, object]]:

@@ -63,17 +63,14 @@ class LabelMapping:
         ]
         return torch.stack(columns, 1)
 
-    def target_of(self, index: int) -> int:
-        """The benchmark's class that one of the model's means; -1 if it means none of them, or more than one."""
-        return self._targets.get(index, -1)
-
     @functools.cached_property
     def firsts(self) -> dict[int, int]:
         """The first of the benchmark's classes that each of the model's may mean."""
         return {index: at for at, group in reversed([*enumerate(self.members)]) for index in group}
 
     @functools.cached_property
-    def _targets(self) -> dict[int, int]:
+    def targets(self) -> dict[int, int]:
+        """The benchmark's class that each of the model's means, without those that mean more than one."""
         claims = Counter(index for group in self.members for index in group)
         return {index: at for at, group in enumerate(self.members) for index in group if claims[index] == 1}
 

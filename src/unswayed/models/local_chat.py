@@ -39,31 +39,25 @@ def open_local_chat(spec: Spec, config: Any, labels: LabelSpace | None, **where:
         network = transformers.AutoModelForImageTextToText.from_pretrained(
             spec.name, trust_remote_code=False, dtype=_TYPES[precision]
         )
-    origin = {
-        "library": f"transformers {transformers.__version__}",
-        "architecture": config.model_type,
-        "settings": settings,
-    }
+    library = f"transformers {transformers.__version__}"
+    origin = {"library": library, "architecture": config.model_type, "settings": settings}
     talker = LocalChat(network.eval().requires_grad_(False).to(device), processor, **settings)
-    return vision_language_model(spec, labels, talker, origin, device, precision)
+    identity, size = str(weights_hash(network)), sum(parameter.nbytes for parameter in network.parameters())
+    return vision_language_model(
+        spec, labels, talker, origin, identity, nbytes=size, device=device, precision=precision
+    )
 
 
 @dataclass(eq=False)
 class LocalChat:
-    """A network with its processor as a `Talker`; one picture at a time, so that no answer depends on another."""
+    """A network with its processor, asked like a `ChatServer`; one picture at a time, so that no answer depends on
+    another."""
 
     network: Any
     processor: Any
     temperature: float
     max_tokens: int
-
-    @property
-    def identity(self) -> str:
-        return str(weights_hash(self.network))
-
-    @property
-    def nbytes(self) -> int:
-        return sum(parameter.nbytes for parameter in self.network.parameters())
+    dropped: frozenset[str] = frozenset()
 
     def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
         return [self._reply(Image.fromarray(shown.pixels), prompt, shown) for shown, prompt in asked]
@@ -82,9 +76,7 @@ class LocalChat:
         # Some models return the prompt as well.
         new = made.sequences[0][-len(made.logits) :].tolist()
         # Either is a number, several, or None.
-        stops = self.network.generation_config.eos_token_id, tokenizer.eos_token_id
-        ends = set(np.hstack(stops).tolist())
-        ended = bool(new) and new[-1] in ends
+        ends = set(np.hstack([self.network.generation_config.eos_token_id, tokenizer.eos_token_id]).tolist())
         logarithms = [torch.log_softmax(logits[0].float(), -1) for logits in made.logits]
         stated = [
             (tokenizer.decode([token]), float(row[token]))
@@ -94,7 +86,8 @@ class LocalChat:
         best = logarithms[0].topk(min(ALTERNATIVES, len(logarithms[0])))
         first = [(tokenizer.decode([int(token)]), float(value)) for value, token in zip(*best, strict=True)]
         text = tokenizer.decode(new, skip_special_tokens=True)
-        return Reply("answered" if ended else "truncated", text, stated, first, length + len(new))
+        outcome = "answered" if new and new[-1] in ends else "truncated"
+        return Reply(outcome, text, stated, first, length + len(new))
 
     def _inputs(self, picture: Image.Image, prompt: str) -> Any:
         """The network's input: a conversation if the processor has a template for one, else picture and text."""

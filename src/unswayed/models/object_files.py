@@ -20,10 +20,10 @@ import torch
 from unswayed.errors import UserError, check_known
 from unswayed.files.records import checked
 from unswayed.files.whole import Json
-from unswayed.labels import LabelSpace, Task
+from unswayed.labels import Task
 from unswayed.specs import Spec
 
-from .box_decoding import DECODINGS, BoxFormat, suppressed
+from .box_decoding import DECODINGS, BoxFormat, Found, suppressed
 from .deployed import Load, Runtime, in_batches, load_file, load_onnx, load_openvino, load_tflite, stated_beside
 from .label_mapping import read_labels
 from .objects import SCORE, Inputs, ObjectModel
@@ -60,9 +60,7 @@ class ObjectSettings:
     outputs: list[str] | None = None
 
 
-def open_object_file(
-    spec: Spec, labels: LabelSpace | None = None, *, task: Task, device: str | None = None, precision: str | None = None
-) -> ObjectModel:
+def open_object_file(spec: Spec, task: Task, device: str | None) -> ObjectModel:
     """The detector or segmenter in the file that `spec` names; it runs on the CPU."""
     path = spec.file()
     check_known("kind of file of a detector or segmenter", [path.suffix.lower()], LOADERS)
@@ -74,12 +72,22 @@ def open_object_file(
     runtime, digest = load_file(spec, load, settings.outputs or [], "cpu")
     layout, wide, high = _input_of(runtime, settings, path.name)
     inputs = checked(Inputs, {**stated, "width": wide, "height": high}, where, strict=False)
-    run = _Run(runtime, layout, (wide, high), str(spec), settings)
+    # Lists of boxes have no dimension for the pictures of a batch in common.
+    batch = None if task == "segment" or DECODINGS[str(settings.decoding)].overlap else 1
+
+    def find(pictures: Sequence[np.ndarray]) -> list[Any]:
+        pixels = torch.from_numpy(np.stack(pictures))
+        pixels = pixels if layout == "NHWC" else pixels.permute(0, 3, 1, 2)
+        outputs = in_batches(runtime, pixels, batch, str(spec))
+        if task == "segment":
+            return [_class_map(first, layout) for [first, *_] in outputs]
+        return [_detections(each, settings, (wide, high), str(spec)) for each in outputs]
+
     # The settings besides the preprocessing that determine the answers.
     names = ("label_offset", "decoding", "box_format", "shares", "nms", "outputs")
     used = {name: value for name in names if (value := getattr(settings, name)) is not None}
     return ObjectModel(
-        run.detect if task == "detect" else run.segment,
+        find,
         read_labels(settings.labels),
         task,
         str(spec),
@@ -127,46 +135,23 @@ def _input_of(runtime: Runtime, settings: ObjectSettings, name: str) -> tuple[st
     return layout, wide, high
 
 
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """What a file finds in prepared pictures."""
+def _detections(outputs: Sequence[np.ndarray], settings: ObjectSettings, size: tuple[int, int], name: str) -> Found:
+    """What a detector's outputs say about one picture: boxes in pixels of the input, their classes and scores."""
+    decoding = DECODINGS[str(settings.decoding)]
+    overlap = decoding.overlap if settings.nms is None else settings.nms
+    try:
+        detections = decoding.boxes(outputs, size, settings.box_format, settings.shares)
+    except (LookupError, ValueError, OverflowError):
+        shapes = [output.shape for output in outputs]
+        raise UserError(
+            f"the outputs of {name}, {shapes}, are none of {settings.decoding}",
+            allowed=f"another decoding, of {', '.join(DECODINGS)}, or outputs by name",
+        ) from None
+    boxes, classes, scores = suppressed(detections, overlap) if overlap else detections
+    return boxes, classes - settings.label_offset, scores
 
-    runtime: Runtime
-    layout: str
-    size: tuple[int, int]
-    name: str
-    settings: ObjectSettings
 
-    def outputs(self, pictures: Sequence[np.ndarray], size: int | None) -> list[list[np.ndarray]]:
-        """The network's outputs of each picture."""
-        pixels = torch.from_numpy(np.stack(pictures))
-        pixels = pixels if self.layout == "NHWC" else pixels.permute(0, 3, 1, 2)
-        return in_batches(self.runtime, pixels, size, self.name)
-
-    def detect(self, pictures: Sequence[np.ndarray]) -> list[Any]:
-        settings = self.settings
-        decoding = DECODINGS[str(settings.decoding)]
-        overlap = decoding.overlap if settings.nms is None else settings.nms
-        answers = []
-        # Lists of boxes have no dimension for the pictures of a batch in common.
-        for outputs in self.outputs(pictures, None if decoding.overlap else 1):
-            try:
-                detections = decoding.boxes(outputs, self.size, settings.box_format, settings.shares)
-            except (LookupError, ValueError, OverflowError):
-                shapes = [output.shape for output in outputs]
-                raise UserError(
-                    f"the outputs of {self.name}, {shapes}, are none of {settings.decoding}",
-                    allowed=f"another decoding, of {', '.join(DECODINGS)}, or outputs by name",
-                ) from None
-            boxes, classes, scores = suppressed(detections, overlap) if overlap else detections
-            answers.append((boxes, classes - settings.label_offset, scores))
-        return answers
-
-    def segment(self, pictures: Sequence[np.ndarray]) -> list[Any]:
-        answers = []
-        for [first, *_] in self.outputs(pictures, None):
-            values = first.reshape([side for side in first.shape if side != 1])
-            if values.ndim == 3 and self.layout == "NCHW":
-                values = values.transpose(1, 2, 0)
-            answers.append(values)
-        return answers
+def _class_map(output: np.ndarray, layout: str) -> np.ndarray:
+    """A segmenter's output for one picture: (h, w) of classes, or (h, w, classes) of scores."""
+    values = output.reshape([side for side in output.shape if side != 1])
+    return values.transpose(1, 2, 0) if values.ndim == 3 and layout == "NCHW" else values

@@ -40,7 +40,7 @@ def _open(
 ) -> ObjectModel:
     library, colon, name = spec.name.partition(":")
     if not colon or library not in _LIBRARIES:
-        return open_object_file(spec, labels, task=task, device=device, precision=precision)
+        return open_object_file(spec, task, device)
     if precision not in (None, "fp32"):
         raise UserError(f"{spec} runs in fp32, not in {precision}", allowed="--precision fp32")
     return _LIBRARIES[library](spec, name, labels, task, str(choose_device(device)))
@@ -89,14 +89,13 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
         worded = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
         if task == "segment":
             semantic = type(config) in transformers.MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING
-            kind: Any = transformers.AutoModelForSemanticSegmentation if semantic else None
-            kind = kind or transformers.AutoModelForUniversalSegmentation
-        elif worded:
-            kind = transformers.AutoModelForZeroShotObjectDetection
-            processor = opened(transformers.AutoProcessor)
+            kind = "SemanticSegmentation" if semantic else "UniversalSegmentation"
         else:
-            kind = transformers.AutoModelForObjectDetection
-        module = opened(kind).to(device).eval().requires_grad_(False)
+            kind = "ZeroShotObjectDetection" if worded else "ObjectDetection"
+        reader = processor
+        if worded:
+            processor = opened(transformers.AutoProcessor)
+        module = opened(getattr(transformers, f"AutoModelFor{kind}")).to(device).eval().requires_grad_(False)
     named = {int(index): str(words) for index, words in config.id2label.items()}
     classes = tuple(named.get(index, f"class {index}") for index in range(max(named, default=-1) + 1))
     space = labels or imagenet() if worded else LabelSpace(name, classes)
@@ -111,7 +110,6 @@ def _transformers(spec: Spec, name: str, labels: LabelSpace | None, task: Task, 
 
     def boxed(picture: np.ndarray) -> list[np.ndarray]:
         outputs, _ = ran(picture, [words] if worded else None)
-        reader = processor.image_processor if worded else processor
         [found] = reader.post_process_object_detection(
             outputs, threshold=LEAST_SCORE, target_sizes=torch.tensor([picture.shape[:2]])
         )

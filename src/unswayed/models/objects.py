@@ -26,7 +26,6 @@ from .answering import Answer, NamedModel
 
 Fit = Literal["letterbox", "center", "squash"]
 Channels = Literal["RGB", "BGR"]
-Change = Callable[[np.ndarray, int, int], np.ndarray]  # boxes, and the width and height of what they lie in
 SCORE = 0.3  # the least score of a box that counts as found, unless the model states another
 LARGEST = 1_000_000  # number that describes the values of an input
 LEAST_SCORE = 0.01  # of a box that is stored, for average precision
@@ -141,8 +140,7 @@ class ObjectModel(NamedModel):
     adapt: None = None
 
     def __post_init__(self) -> None:
-        if self.task not in ("detect", "segment"):
-            raise UserError(f"{self.name}: the task is {self.task!r}", allowed="detect, segment")
+        check_choice(f"task of {self.name}:", self.task, Literal["detect", "segment"])
         if not isinstance(self.labels, LabelSpace):
             object.__setattr__(self, "labels", own(self.labels))
         if not 0 <= self.threshold <= 1:
@@ -173,14 +171,14 @@ class ObjectModel(NamedModel):
         """A picture (H, W, 3) uint8 RGB as `answer` takes it."""
         return ObjectInput(image if self.inputs is None else self.inputs.apply(image), *image.shape[:2])
 
-    def answer(self, prepared: Sequence[ObjectInput], change: Change | None = None) -> list[Answer]:
-        """What is found in each of the prepared pictures; change: of the boxes, to try another reading of them."""
+    def answer(self, prepared: Sequence[ObjectInput]) -> list[Answer]:
+        """What is found in each of the prepared pictures."""
         answers = list(self.find([picture.values for picture in prepared]))
         if len(answers) != len(prepared):
             raise UserError(f"{self.name} returns {len(answers)} answers for {len(prepared)} pictures")
-        return [self._answer(value, picture, change) for value, picture in zip(answers, prepared, strict=True)]
+        return [self._answer(value, picture) for value, picture in zip(answers, prepared, strict=True)]
 
-    def _answer(self, answer: Any, picture: ObjectInput, change: Change | None) -> Answer:
+    def _answer(self, answer: Any, picture: ObjectInput) -> Answer:
         size = picture.high, picture.wide
         if isinstance(answer, np.ndarray) and answer.ndim in (2, 3) and self.task == "segment":
             return self._regions(answer if self.inputs is None else self.inputs.map_back(answer, *size))
@@ -206,9 +204,6 @@ class ObjectModel(NamedModel):
             )
         kept = np.flatnonzero(scores >= LEAST_SCORE)
         order = kept[np.argsort(-scores[kept], kind="stable")]
-        if boxes is not None and change is not None:
-            inside = size[::-1] if self.inputs is None else (self.inputs.width, self.inputs.height)
-            boxes = change(boxes, *inside)
         if boxes is not None:
             boxes = boxes[order] if self.inputs is None else self.inputs.boxes_back(boxes[order], *size)
         kept_masks = None if masks is None else masks[order]

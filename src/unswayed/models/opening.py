@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from .answering import Answerer
     from .classifier import Classifier
+    from .objects import ObjectModel
 
-Model: TypeAlias = "Classifier | Answerer"
+Model: TypeAlias = "Classifier | ObjectModel | Answerer"
 # What opens the models of a source: called with the spec, the classes of a zero-shot model, device and precision.
 Opener: TypeAlias = "Callable[..., Model]"
 Wrapper: TypeAlias = "Callable[[Classifier], Classifier]"

@@ -72,10 +72,11 @@ class Question:
     prompt: str
     order: tuple[int, ...] = ()
 
-    def labels(self) -> list[str]:
-        """The letters, or beyond 26 options the numbers, that the options have."""
-        count = len(self.order)
-        return list(string.ascii_uppercase[:count]) if count <= 26 else [str(index + 1) for index in range(count)]
+    @property
+    def options(self) -> dict[str, int]:
+        """The classes by the letters, or beyond 26 options by the numbers, that the prompt gives them."""
+        labels = string.ascii_uppercase if len(self.order) <= 26 else map(str, range(1, len(self.order) + 1))
+        return dict(zip(labels, self.order, strict=False))
 
 
 def question(template: str, space: LabelSpace, seed: Sequence[int] | None) -> Question:
@@ -85,7 +86,7 @@ def question(template: str, space: LabelSpace, seed: Sequence[int] | None) -> Qu
     order = np.random.default_rng(list(seed)).permutation(len(space)).tolist()
     asked = Question("", tuple(order))
     known = _in_prompts(space)
-    names = [f"{label}. {known[index]}" for label, index in zip(asked.labels(), order, strict=True)]
+    names = [f"{label}. {known[index]}" for label, index in asked.options.items()]
     kind = "letter" if len(order) <= 26 else "number"
     return Question(template.replace("{label}", kind).replace("{}", "\n".join(names)), asked.order)
 
@@ -122,7 +123,7 @@ def interpret(reply: Reply, asked: Question, space: LabelSpace) -> Answer:
 
 def _distribution(reply: Reply, asked: Question) -> dict[int, float]:
     """The probability of each option by the alternatives of the first token, where one token is an option."""
-    by_label = dict(zip(asked.labels(), asked.order, strict=True)) if len(asked.order) <= 26 else {}
+    by_label = asked.options if len(asked.order) <= 26 else {}
     # A reply that begins with other words says nothing about the other options.
     if not reply.tokens or _bare(reply.tokens[0][0]) not in by_label:
         return {}
@@ -140,11 +141,10 @@ def _bare(token: str) -> str:
 
 def _chosen(text: str, asked: Question, space: LabelSpace) -> int | None:
     """The option that a text names: by its letter or number, or by its name; None if it names none or two."""
-    by_label = dict(zip(asked.labels(), asked.order, strict=True))
     labeled = _LABELED.fullmatch(text)
-    if labeled is None or labeled[1].upper() not in by_label:
+    index = asked.options.get(labeled[1].upper()) if labeled else None
+    if labeled is None or index is None:
         return match(text, space)
-    index = by_label[labeled[1].upper()]
     named = match(labeled[2], space) if labeled[2] else None
     return index if named in (None, index) else None
 

@@ -7,7 +7,7 @@ order of the options, and of the server's sampling), `pixels` (the longest side 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 
 from unswayed.errors import UserError
+from unswayed.files.whole import hash_values
 from unswayed.labels import LabelSpace, Task, imagenet
 from unswayed.specs import Spec
 
@@ -29,17 +30,11 @@ ALTERNATIVES = 20  # tokens whose probabilities are asked for: the most that ser
 
 
 class Talker(Protocol):
-    """What answers questions: a server, or a network on this machine."""
+    """What answers questions: a server, or a network on this machine; dropped: the settings that it does not take."""
 
     @property
-    def identity(self) -> str:
-        """A hash of what answers."""
-
-    @property
-    def nbytes(self) -> int: ...
-
-    def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]:
-        """The replies to prompts about pictures, in their order."""
+    def dropped(self) -> Set[str]: ...
+    def replies(self, asked: Sequence[tuple[Shown, str]]) -> list[Reply]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,25 +44,21 @@ class VisionLanguageModel(NamedModel):
     name: str
     labels: LabelSpace
     talker: Talker
+    weights_hash: str
     ask: str
     template: str
     seed: int
     pixels: int
     origin: Mapping[str, Any]
+    nbytes: int = 0
     device: str | None = "cpu"
     precision: str | None = None
     adapt: Callable[..., None] | None = None
     task: ClassVar[Task] = "answer"
 
     @property
-    def weights_hash(self) -> str:
-        return self.talker.identity
-
-    answers_hash = weights_hash
-
-    @property
-    def nbytes(self) -> int:
-        return self.talker.nbytes
+    def answers_hash(self) -> str:
+        return self.weights_hash
 
     def stated_transform(self) -> dict[str, Any]:
         return {"longest_side": self.pixels, "format": "PNG"}
@@ -75,7 +66,7 @@ class VisionLanguageModel(NamedModel):
     @property
     def remarks(self) -> list[str]:
         """What a reader of the card must know beside it: settings that the server does not take."""
-        left_out = sorted(getattr(self.talker, "dropped", set()) - {"max_tokens"})  # which has another name there
+        left_out = sorted(self.talker.dropped - {"max_tokens"})  # which has another name there
         told = f"{self.name}: the server does not take {', '.join(left_out)}, so its own values apply"
         return [told] if left_out else []
 
@@ -103,10 +94,10 @@ def vision_language_model(
     labels: LabelSpace | None,
     talker: Talker,
     origin: Mapping[str, Any],
-    device: str = "cpu",
-    precision: str | None = None,
+    weights_hash: str,
+    **opened: Any,
 ) -> VisionLanguageModel:
-    """The model that `spec` names, by the options that all of them take."""
+    """The model that `spec` names, by the options that all of them take; opened: its further fields."""
     ask = spec.one_of("ask", ("choice", "free"))
     template = spec.options.get("prompt", CHOICE if ask == "choice" else FREE)
     if ("{}" in template) != (ask == "choice"):
@@ -118,7 +109,7 @@ def vision_language_model(
     seed, pixels = spec.number("seed", int, 0, 2**31, 0), spec.number("pixels", int, 16, 8192, 1024)
     settings = {"ask": ask, "prompt": template, "seed": seed, "pixels": pixels, **origin["settings"]}
     origin = {**origin, "kind": "vision-language model", "settings": settings}
-    return VisionLanguageModel(str(spec), space, talker, ask, template, seed, pixels, origin, device, precision)
+    return VisionLanguageModel(str(spec), space, talker, weights_hash, ask, template, seed, pixels, origin, **opened)
 
 
 def sampling(spec: Spec) -> dict[str, Any]:
@@ -144,4 +135,5 @@ def open_openai(spec: Spec, labels: LabelSpace | None = None, **_: str | None) -
     """A model of a server with OpenAI's chat protocol."""
     server = check_server(spec)
     origin = {"url": server.url, "model": server.model, "settings": dict(server.settings)}
-    return vision_language_model(spec, labels, server, origin)
+    identity = hash_values([[server.url, server.model]])[0]
+    return vision_language_model(spec, labels, server, origin, identity)

@@ -1,19 +1,25 @@
-"""The page with a detector in a real browser: what it finds before and after an edit is drawn and said."""
+"""The page with a detector, in a real browser and without one: what it finds before and after an edit is drawn and
+said."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onnx_detectors import WhiteSheep, write_detector
+from unswayed.labels import imagenet
+from unswayed.rendering.photograph import chain_of
 from unswayed.sources.coco import box_of
 from unswayed.views.app import AppSettings
 from unswayed.views.app.controls import PRESETS
 from unswayed.views.app.page import served
 from unswayed.views.app.photographs import open_sample
-from unswayed.views.app.stage import framed
+from unswayed.views.app.stage import ModelAnswers, framed, preview, stage
+from unswayed.views.app.studio import FoundObjects, Studio
 from unswayed.views.text import render
 from watched_page import violations, watched
 
@@ -35,6 +41,27 @@ def test_the_words_at_a_box_end_within_the_picture(left: int) -> None:
     markup = render("figures.html", "boxes", words=words, **drawn)
     [start] = re.findall(r'<text [^>]*x="([\d.]+)"', markup)
     assert 0 < float(start) < 256 - 5.3 * len(words)
+
+
+def test_a_detector_answers_for_the_pictures_before_and_after_an_edit(tmp_path: Path) -> None:
+    name = f"detector:{write_detector(WhiteSheep(), tmp_path / 'sheep.onnx', 'coco-80')}"
+    studio, sheep = Studio([name], segmenter="grabcut", device="cpu"), open_sample("sheep")
+    assert studio.knows(sheep) and not studio.knows(open_sample("koala"))
+    turned = preview(studio, sheep, chain_of({"direction": 180}))
+    # What it calls a sheep is no dog.
+    pictures = [turned.before, turned.after, replace(turned.after, label=imagenet().index("pug"))]
+    answers = studio.answers(name, pictures)
+    for picture, answer in zip(pictures, answers, strict=True):
+        assert isinstance(answer, FoundObjects) and picture.mask is not None
+        assert answer.truth.box == box_of(picture.mask > 0.5)
+        assert answer.box == pytest.approx(answer.truth.box, abs=8)
+        right, words = picture.label == sheep.label, answer.best_words.replace("\u00a0", " ")
+        assert answer.best is right
+        assert re.match(r"found: sheep 80 %, IoU 0\.9\d" if right else "not found: sheep 80 % in its place", words)
+        markup = stage(sheep, turned, "", [ModelAnswers(name, answers[0], answer)])
+        drawn = {kind: float(left) for left, kind in re.findall(r'<rect x="([\d.]+)"[^>]* class="(\w+)"', markup)}
+        assert drawn["exact"] == pytest.approx(answer.truth.box[0], abs=0.1)
+        assert drawn["right" if right else "wrong"] == pytest.approx(answer.box[0], abs=0.1)
 
 
 def test_a_detector_is_tested_live(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
