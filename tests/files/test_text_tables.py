@@ -83,3 +83,9 @@ def test_lines_of_json_are_checked_field_by_field(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(UserError, match=reason):
             read_json_lines(file(tmp_path, text), COLUMNS)
+
+
+def test_lists_and_structures_are_json_in_csv():
+    frame = pl.DataFrame({"pair": [[1.5, float("inf")], None], "facts": [{"n": 1, "names": ["a"]}, {"n": 2}]})
+    lines = csv_text(frame).splitlines()
+    assert lines == ["pair,facts", '"[1.5, null]","{""n"": 1, ""names"": [""a""]}"', ',"{""n"": 2, ""names"": null}"']
