@@ -3,13 +3,16 @@
 import os
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from unswayed.errors import BadPicture, UserError
 from unswayed.labels import imagenet
 from unswayed.sources import open_source
-from unswayed.sources.torchvision_sets import BREED_WNIDS, class_name, mask_of_trimap
+from unswayed.sources.pictures import read_numbers
+from unswayed.sources.torchvision_sets import BACKGROUND, BREED_WNIDS, PET, class_name, mask_of_trimap
 
 PETS = Path(__file__).parents[1] / "data" / "oxford-iiit-pet"
 
@@ -59,6 +62,18 @@ def test_the_border_is_divided_along_its_middle():
     expected = np.zeros((9, 9))
     expected[:, :4] = 1
     assert (mask_of_trimap(trimap) == expected).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_border_is_divided_by_exact_distances_whatever_the_number_of_threads(threads):
+    """OpenCV's distances are rounded otherwise in one thread, so that pixels in the middle changed sides."""
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(threads)
+    for path in sorted((PETS / "annotations/trimaps").glob("*.png")):
+        trimap = read_numbers(path)
+        to_pet, to_background = (ndimage.distance_transform_edt(trimap != value) for value in (PET, BACKGROUND))
+        assert (mask_of_trimap(trimap) == (to_pet < to_background)).all(), path.name
+    cv2.setNumThreads(before)
 
 
 @pytest.mark.parametrize("value", [0, 255])

@@ -108,17 +108,16 @@ def hiding(alpha: np.ndarray, share: float, other: Scene, rng: np.random.Generat
 
 def _exact(alpha: np.ndarray, wanted: int, pixels: np.ndarray, occluder: np.ndarray) -> Cover:
     """Return the occluder with its outline moved so that exactly `wanted` pixels of the object are hidden."""
-    import cv2
+    from scipy import ndimage
+
+    from unswayed.sources.pictures import distance_to
 
     from .layers import own_colors
 
     solid = occluder > 0.5
-    outside, labels = cv2.distanceTransformWithLabels(
-        (~solid).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_5, labelType=cv2.DIST_LABEL_PIXEL
-    )
-    inside = cv2.distanceTransform(solid.astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    outside, nearest = ndimage.distance_transform_edt(~solid, return_indices=True)
     # Half a pixel less on either side, refined by how much of a pixel is covered; slanted, so that few are equal.
-    far = np.where(solid, 0.5 - inside, outside - 0.5).astype(np.float32) + (0.5 - occluder) * (
+    far = np.where(solid, 0.5 - distance_to(~solid), outside - 0.5).astype(np.float32) + (0.5 - occluder) * (
         abs(occluder - 0.5) < 0.5
     )
     places = np.indices(alpha.shape, dtype=np.float32)
@@ -127,13 +126,9 @@ def _exact(alpha: np.ndarray, wanted: int, pixels: np.ndarray, occluder: np.ndar
     # A pixel is hidden when alpha·(1 − cover) is at most one half; at the object's edge that is a little earlier.
     reached = far[rows, columns] - (0.5 / alpha[rows, columns] - 0.5)
     radius = float(np.partition(reached, wanted - 1)[wanted - 1]) + 1e-5
-    colors = own_colors(pixels, occluder)
-    nearest = np.zeros((int(labels.max()) + 1, 3), np.uint8)
-    nearest[labels[solid]] = colors[solid]
     # Beyond its own outline the occluder has the colors of the nearest pixels on it.
-    return Cover(
-        np.clip(radius - far + 0.5, 0.0, 1.0).astype(np.float32), np.where(solid[..., None], colors, nearest[labels])
-    )
+    colors = own_colors(pixels, occluder)[tuple(nearest)]
+    return Cover(np.clip(radius - far + 0.5, 0.0, 1.0).astype(np.float32), colors)
 
 
 def hiding_batch(alpha: Tensor, share: Tensor, middle: Tensor, tilt: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from unswayed.models.opening import open_model
 from unswayed.models.runtime import open_session
 from unswayed.models.transforms import IMAGENET_MEAN, IMAGENET_STD
 from unswayed.sources.labeled import class_folder
+from unswayed.sources.pictures import distance_to
 
 from . import Box, MaskSettings, Segmenter
 
@@ -193,8 +194,8 @@ def box_of(mask: np.ndarray, least: float = 0.005) -> Box | None:
 
 def inner_points(mask: np.ndarray, most: int = 3) -> list[tuple[int, int]]:
     """Up to `most` points (x, y) deep inside a mask and far from each other, the deepest first."""
-    depth = cv2.distanceTransform(np.pad((mask > 0.5).astype(np.uint8), 1), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    depth = np.ascontiguousarray(depth[1:-1, 1:-1])
+    depth = distance_to(np.pad(mask <= 0.5, 1, constant_values=True))
+    depth = np.ascontiguousarray(depth[1:-1, 1:-1], np.float32)
     least = max(0.3 * float(depth.max()), 1.0)  # thin parts may belong to something else
     points: list[tuple[int, int]] = []
     while len(points) < most and float(depth.max()) >= least:

@@ -163,14 +163,16 @@ def _without_border(mask: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def divided(inside: np.ndarray, outside: np.ndarray) -> np.ndarray:
-    """(H, W) float32 of 0 and 1: where it is nearer to `inside` than to `outside`, both (H, W) bool and not empty."""
-    import cv2
+    """(H, W) float32 of 0 and 1: where it is nearer to `inside` than to `outside`, both (H, W) bool."""
+    return (distance_to(inside) < distance_to(outside)).astype(np.float32)
 
-    to_inside, to_outside = (
-        cv2.distanceTransform((~area).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-        for area in (inside, outside)
-    )
-    return (to_inside < to_outside).astype(np.float32)
+
+def distance_to(area: np.ndarray) -> np.ndarray:
+    """(H, W) float64: how far each pixel is from the nearest one of `area` (H, W) bool; from an empty one, very far."""
+    # OpenCV's precise distances are rounded otherwise in one thread than in several, and so decide ties otherwise.
+    from scipy import ndimage
+
+    return ndimage.distance_transform_edt(~area) if area.any() else np.full(area.shape, float(sum(area.shape)))
 
 
 def read_numbers(file: File) -> np.ndarray:
