@@ -61,10 +61,16 @@ def test_killed_half_way_it_ends_in_the_same_bytes(sample_benchmark, tmp_path, t
 
 def test_interrupted_it_says_so_and_goes_on(tmp_path, sample_benchmark, tree):
     out = tmp_path / "bench"
-    process = start_build(out)
-    wait_for_rows(out, 2, process)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    while True:
+        process = start_build(out)
+        wait_for_rows(out, 2, process)
+        process.send_signal(signal.SIGINT)
+        if process.wait(timeout=60) != 0:
+            break
+        # On busy cores this process may see the first rows when the last ones are written.
+        assert len(list(out.glob("rows/*.json"))) == 20
+        shutil.rmtree(out)
+    assert process.returncode == 130
     said = process.stderr.read()
     assert "stopped; run the same command again to resume" in said
     assert "Traceback" not in said

@@ -95,6 +95,8 @@ class Actors:
             cause = re.search(r"(?:because|detail:|cause:)\s*(.+)", str(error))
             gone = re.search(r"\bnode (has died|is dead|was preempted)", str(error)) is not None
             died = cause[1].strip() if cause else first_line(error)
+            # An actor that cannot be reached may still be alive; its task is not to blame.
+            gone = gone or isinstance(error, self.ray.exceptions.ActorUnavailableError)
             message = Message(ended=True, died=died, lost=getattr(error, "preempted", False) or gone)
         if message.ended:
             self.stop([worker])

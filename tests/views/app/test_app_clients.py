@@ -109,7 +109,7 @@ def test_what_is_no_photograph_is_refused_in_words_and_the_old_one_stays(address
         assert str(tmp_path) not in problem
         assert "/tmp" not in problem
     made = client.predict(*settings(lighting={"stops": -2.0}), api_name="/preview")
-    assert "koala.jpg, edited" in made[0]
+    assert "chicken.jpg, edited" in made[0]
 
 
 def test_a_file_with_a_hostile_name_is_a_photograph_like_any_other(address, tmp_path):
